@@ -1,0 +1,1 @@
+"""What a developer runs in a terminal: `nexus demo` and `nexus chat`."""

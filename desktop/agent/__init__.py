@@ -1,0 +1,1 @@
+"""The agent: connects a machine to the cloud and keeps its draft worker."""

@@ -1,0 +1,1 @@
+"""The tray app and its window, a client of the agent."""

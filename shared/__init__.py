@@ -1,0 +1,1 @@
+"""What the cloud and the desktop have in common: protocol, models, errors, ids; it imports nothing of ours."""

@@ -1,0 +1,1 @@
+"""The model catalogue: names, sources, fetching, checking, and conversion to a folder that engines load."""
