@@ -1,4 +1,4 @@
-"""What node and cloud say to each other: MessagePack maps with a type tag, new fields last and with a default.
+"""What node and cloud say to each other: MessagePack maps with a type tag, new fields last, with a default.
 
 Positions are absolute: 0 is the first prompt token, and `pos` is the position of `tokens[0]`.
 Money is in nano-dollars, energy in joules, times in milliseconds unless the name says otherwise.
@@ -31,7 +31,7 @@ class ModelOffer(msgspec.Struct, frozen=True, kw_only=True):
     """Number of real token ids; rows that pad the embedding are not counted."""
 
 
-class Hello(Message, tag="hello"):
+class Hello(Message, frozen=True, tag="hello"):
     """First message of a node: who it is and what it can draft with."""
 
     versions: tuple[int, ...]
@@ -47,14 +47,14 @@ class Hello(Message, tag="hello"):
     """Nano-dollars per accepted token; none = take the market's price."""
 
 
-class Proof(Message, tag="proof"):
+class Proof(Message, frozen=True, tag="proof"):
     """The node's signature over the challenge (`shared.keys.proof_payload`), 64 bytes."""
 
     signature: bytes
 
 
-class Draft(Message, tag="draft"):
-    """Guessed tokens. A higher epoch replaces what this node sent before from `pos` on; the same epoch appends."""
+class Draft(Message, frozen=True, tag="draft"):
+    """Guessed tokens. A higher epoch replaces what this node sent from `pos` on; the same epoch appends."""
 
     stream: str
     epoch: int
@@ -70,7 +70,7 @@ class NodeStats(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float = 0.0
 
 
-class Beat(Message, tag="beat"):
+class Beat(Message, frozen=True, tag="beat"):
     """Sign of life, every `Welcome.beat_s` seconds."""
 
     seq: int
@@ -91,24 +91,24 @@ class HoldReason(StrEnum):
     ENGINE_FAILED = "engine_failed"
 
 
-class Hold(Message, tag="hold"):
+class Hold(Message, frozen=True, tag="hold"):
     """The owner needs the machine: every stream of this node is over, and no new one may be opened."""
 
     reason: HoldReason
 
 
-class Resume(Message, tag="resume"):
+class Resume(Message, frozen=True, tag="resume"):
     """The hold is over."""
 
 
-class Drain(Message, tag="drain"):
+class Drain(Message, frozen=True, tag="drain"):
     """The node is about to leave: open no new stream; the running ones may end."""
 
 
 # --- cloud to node ---------------------------------------------------------------------------
 
 
-class Challenge(Message, tag="challenge"):
+class Challenge(Message, frozen=True, tag="challenge"):
     """Asks the node to prove its key, and settles the protocol version."""
 
     version: int
@@ -118,7 +118,7 @@ class Challenge(Message, tag="challenge"):
     """Identity of the gateway process, part of what is signed."""
 
 
-class Welcome(Message, tag="welcome"):
+class Welcome(Message, frozen=True, tag="welcome"):
     """The node is in."""
 
     node: str
@@ -127,7 +127,7 @@ class Welcome(Message, tag="welcome"):
     """Largest frame, bytes, that the cloud accepts."""
 
 
-class Open(Message, tag="open"):
+class Open(Message, frozen=True, tag="open"):
     """Please draft for this stream."""
 
     stream: str
@@ -145,8 +145,8 @@ class Open(Message, tag="open"):
     """Most unverified tokens that the node may have outstanding."""
 
 
-class Advance(Message, tag="advance"):
-    """The target's own tokens from `pos` on; where they differ from the node's guess, it re-drafts in a new epoch."""
+class Advance(Message, frozen=True, tag="advance"):
+    """The target's own tokens from `pos` on; where the node's guess differs, it re-drafts in a new epoch."""
 
     stream: str
     epoch: int
@@ -163,7 +163,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int
 
 
-class Close(Message, tag="close"):
+class Close(Message, frozen=True, tag="close"):
     """The stream needs no more drafts from this node."""
 
     stream: str
@@ -182,14 +182,14 @@ class DemandReason(StrEnum):
     HOLDING = "holding"
 
 
-class Demand(Message, tag="demand"):
+class Demand(Message, frozen=True, tag="demand"):
     """Why this node is, or is not, given streams."""
 
     reason: DemandReason
     message: str = ""
 
 
-class Earnings(Message, tag="earnings"):
+class Earnings(Message, frozen=True, tag="earnings"):
     """Settled money of this node's owner, nano-dollars."""
 
     pending: int
@@ -197,7 +197,7 @@ class Earnings(Message, tag="earnings"):
     paid: int
 
 
-class Refuse(Message, tag="refuse"):
+class Refuse(Message, frozen=True, tag="refuse"):
     """Last message before the cloud closes the socket: why, in full (a close frame holds only 123 bytes)."""
 
     code: str
