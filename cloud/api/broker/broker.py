@@ -1,0 +1,471 @@
+"""The broker: one object that holds who drafts for what, changed only by `handle`.
+
+Nothing here waits, reads a clock or sends: time comes in as monotonic seconds, and what is to be sent goes
+out as commands, in order. A few rules to know when reading:
+
+- A stream that was not registered by the HTTP side, or must not be seen by nodes, is never shown to a node.
+- A node is asked for a stream with all tokens so far and told every committed token after that, without a gap.
+- When a node goes, its tape is dropped at the verifier and another free node takes the stream.
+"""
+
+import math
+import random
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import assert_never
+
+from cloud.api.broker import commands as do
+from cloud.api.broker import events as ev
+from cloud.api.broker.node import Node
+from cloud.api.broker.settings import BrokerSettings
+from cloud.api.broker.stream import Registration, Stream
+from cloud.api.broker.tape import DraftFate, Tape
+from shared.errors import LimitExceeded, NexusError, TokenizerMismatch
+from shared.ids import NodeId, StreamId, TapeId
+from shared.wire.messages import DemandReason, ModelOffer, Receipt
+
+Commands = list[do.Command]
+
+
+@dataclass(slots=True)
+class BrokerCounts:
+    """Since the gateway started; messages unless said otherwise."""
+
+    drafts_forwarded: int = 0
+    drafts_unassigned: int = 0
+    """For a stream that the node does not draft for (any more)."""
+    drafts_late: int = 0
+    """Every position was committed before the draft came."""
+    drafts_stale: int = 0
+    """Of an epoch that a divergence had already ended."""
+    drafts_invalid: int = 0
+    nodes_refused: int = 0
+    streams_opened: int = 0
+    streams_unregistered: int = 0
+    streams_orphaned: int = 0
+    resyncs: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    output_tokens: int = 0
+    verify_steps: int = 0
+    baseline_tokens: int = 0
+    """Draft tokens that the verifier's own n-gram proposer would have had accepted."""
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class Broker:
+    """`expected_verifiers`: how many endpoints are configured; while some are not attached, a node whose
+    tokenizer matches none of the others may still be meant for one of them and is not refused."""
+
+    def __init__(self, settings: BrokerSettings, rng: random.Random, *, expected_verifiers: int = 1) -> None:
+        self.settings = settings
+        self.counts = BrokerCounts()
+        self.nodes: dict[NodeId, Node] = {}
+        self.verifiers: dict[str, ev.VerifierAttached] = {}
+        self.streams: dict[StreamId, Stream] = {}
+        self.registrations: dict[StreamId, Registration] = {}
+        self._refused: dict[NodeId, float] = {}
+        self._rng = rng
+        self._expected_verifiers = expected_verifiers
+
+    def handle(self, event: ev.Event, now: float) -> Commands:
+        """Apply one event at monotonic time `now` (seconds); gives what is to be done, in order."""
+        out: Commands = []
+        match event:
+            case ev.NodeJoined():
+                self._node_joined(event, now, out)
+            case ev.NodeLeft(node):
+                self._node_gone(node, now, out)
+            case ev.NodeHeld(node):
+                if found := self.nodes.get(node):
+                    found.holding = True
+                    self._take_streams(found, "held", now, out)
+            case ev.NodeResumed(node):
+                if found := self.nodes.get(node):
+                    found.holding = False
+                    self._serve_waiting(now, out)
+            case ev.NodeDraining(node):
+                if found := self.nodes.get(node):
+                    found.draining = True
+            case ev.NodeDraft():
+                self._draft(event, now, out)
+            case ev.VerifierAttached():
+                self._verifier_attached(event, now, out)
+            case ev.VerifierLost(endpoint):
+                self._verifier_lost(endpoint, now, out)
+            case ev.StreamRegistered(stream, allow_nodes, trace):
+                self.registrations[stream] = Registration(stream, allow_nodes, trace)
+            case ev.StreamReleased(stream):
+                self._released(stream, now)
+            case ev.StreamOpened():
+                self._opened(event, now, out)
+            case ev.StreamVerified():
+                self._verified(event, now, out)
+            case ev.StreamClosed(endpoint, stream_id, reason):
+                ended = self.streams.get(stream_id)
+                if ended is not None and ended.endpoint == endpoint:
+                    self._end(ended, reason, out)
+                    self._serve_waiting(now, out)
+            case ev.Tick():
+                self._tick(now, out)
+            case _:
+                assert_never(event)
+        self._demands(out)
+        return out
+
+    def tokenizer_mismatch(self, models: Iterable[ModelOffer]) -> TokenizerMismatch | None:
+        """Why a node with these models can draft for no target here; none while a verifier is still missing."""
+        offered = {model.fingerprint for model in models}
+        served = {verifier.fingerprint for verifier in self.verifiers.values()}
+        if not served or len(self.verifiers) < self._expected_verifiers or offered & served:
+            return None
+        return TokenizerMismatch(
+            f"The node's draft models have the tokenizer fingerprints {_listed(offered)}; the target models served "
+            f"here have {_listed(served)}. Choose a draft model of the same family, with the same tokenizer."
+        )
+
+    # --- nodes ---------------------------------------------------------------------------------
+
+    def _node_joined(self, event: ev.NodeJoined, now: float, out: Commands) -> None:
+        self._node_gone(event.node, now, out)
+        if self._refused.get(event.node, -math.inf) > now:
+            error = LimitExceeded(
+                f"This node sent {self.settings.max_faults} invalid messages and is refused for "
+                f"{self.settings.refusal_s:.0f} s. Update its software, or check its draft model."
+            )
+            out.append(do.RejectNode(event.node, error))
+            return
+        if mismatch := self.tokenizer_mismatch(event.models):
+            self._reject(event.node, mismatch, out)
+            return
+        self.nodes[event.node] = Node(event.node, event.models, max(event.streams, 1), self.settings)
+        self._serve_waiting(now, out)
+
+    def _node_gone(self, node_id: NodeId, now: float, out: Commands) -> None:
+        if node := self.nodes.pop(node_id, None):
+            self._take_streams(node, None, now, out)
+
+    def _take_streams(self, node: Node, reason: str | None, now: float, out: Commands) -> None:
+        """The node drafts for none of its streams any more; others take them over. Without a reason the node is
+        gone and not told."""
+        taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
+        for stream in taken:
+            tape = self._unassign(node.node, stream, out)
+            if reason is not None:
+                self._tell_closed(node.node, stream, tape, reason, out)
+        for stream in taken:
+            self._assign(stream, self.settings.tapes_per_stream, now, out)
+            self._policy(stream, out)
+
+    def _unassign(self, node_id: NodeId, stream: Stream, out: Commands) -> Tape:
+        tape = stream.tapes.pop(node_id)
+        if node := self.nodes.get(node_id):
+            node.open.discard(stream.stream)
+        out.append(do.DropTape(stream.endpoint, stream.stream, TapeId(node_id)))
+        return tape
+
+    def _reject(self, node: NodeId, error: NexusError, out: Commands) -> None:
+        self.counts.nodes_refused += 1
+        out.append(do.RejectNode(node, error))
+
+    def _fault(self, node: Node, now: float, out: Commands) -> None:
+        self.counts.drafts_invalid += 1
+        node.faults += 1
+        if node.faults < self.settings.max_faults:
+            return
+        self._refused[node.node] = now + self.settings.refusal_s
+        self._node_gone(node.node, now, out)
+        error = LimitExceeded(
+            f"The node sent {node.faults} invalid drafts (token ids outside the target's vocabulary, more "
+            "tokens than asked for, or impossible positions). Update its software, or check its draft model."
+        )
+        self._reject(node.node, error, out)
+
+    def _draft(self, event: ev.NodeDraft, now: float, out: Commands) -> None:
+        node = self.nodes.get(event.node)
+        stream = self.streams.get(event.stream)
+        tape = stream.tapes.get(event.node) if stream is not None else None
+        if node is None or stream is None or tape is None:
+            self.counts.drafts_unassigned += 1
+            return
+        verifier = self.verifiers[stream.endpoint]
+        end = event.pos + len(event.tokens)
+        if (
+            not event.tokens
+            or event.pos < stream.prompt
+            or event.epoch < 0
+            or end - len(stream.tokens) > self._ahead(verifier)
+            or not all(0 <= token < verifier.vocabulary for token in event.tokens)
+        ):
+            self._fault(node, now, out)
+            return
+        fate, response_ms = tape.draft(event.epoch, event.pos, event.tokens, stream.tokens, now)
+        match fate:
+            case DraftFate.USABLE:
+                self.counts.drafts_forwarded += 1
+                out.append(
+                    do.ForwardDraft(
+                        stream.endpoint,
+                        stream.stream,
+                        TapeId(event.node),
+                        event.epoch,
+                        event.pos,
+                        event.tokens,
+                    )
+                )
+            case DraftFate.LATE:
+                self.counts.drafts_late += 1
+            case DraftFate.STALE:
+                self.counts.drafts_stale += 1
+            case _:
+                assert_never(fate)
+        if response_ms is not None:
+            node.responded(response_ms)
+            self._policy(stream, out)
+
+    # --- verifiers -----------------------------------------------------------------------------
+
+    def _verifier_attached(self, event: ev.VerifierAttached, now: float, out: Commands) -> None:
+        if event.endpoint in self.verifiers:
+            self._verifier_lost(event.endpoint, now, out)
+        self.verifiers[event.endpoint] = event
+        for node in list(self.nodes.values()):
+            if mismatch := self.tokenizer_mismatch(node.models):
+                self._node_gone(node.node, now, out)
+                self._reject(node.node, mismatch, out)
+
+    def _verifier_lost(self, endpoint: str, now: float, out: Commands) -> None:
+        if self.verifiers.pop(endpoint, None) is None:
+            return
+        for stream in [s for s in self.streams.values() if s.endpoint == endpoint]:
+            self._end(stream, "verifier_lost", out, drop_tapes=False)
+        self._serve_waiting(now, out)
+
+    # --- streams -------------------------------------------------------------------------------
+
+    def registration(self, stream: StreamId) -> Registration | None:
+        """The request that this stream is a choice of."""
+        if found := self.registrations.get(stream):
+            return found
+        base, slash, choice = stream.rpartition("/")
+        return self.registrations.get(StreamId(base)) if slash and choice.isdecimal() else None
+
+    def _released(self, stream_id: StreamId, now: float) -> None:
+        registration = self.registrations.pop(stream_id, None)
+        for choice in registration.open if registration is not None else ():
+            self.streams[choice].released = True
+            self.streams[choice].last_seen = now
+
+    def _opened(self, event: ev.StreamOpened, now: float, out: Commands) -> None:
+        stream = self.streams.get(event.stream)
+        if stream is not None and stream.endpoint == event.endpoint and self._adopt(stream, event, now, out):
+            return
+        registration = self.registration(event.stream) if stream is None else stream.registration
+        if stream is not None:
+            self._end(stream, "reopened", out)
+        verifier = self.verifiers.get(event.endpoint)
+        if registration is None or verifier is None:
+            self.counts.streams_unregistered += 1
+            return
+        self.counts.streams_opened += 1
+        registration.opened += 1
+        registration.open.add(event.stream)
+        if event.stream == registration.stream:
+            registration.seed = event.seed
+        stream = Stream(
+            stream=event.stream,
+            endpoint=event.endpoint,
+            registration=registration,
+            tokens=list(event.tokens),
+            prompt=event.prompt,
+            sampling=event.sampling,
+            seed=event.seed,
+            draftable=event.draftable and registration.allow_nodes,
+            last_seen=now,
+        )
+        self.streams[event.stream] = stream
+        self._assign(stream, self.settings.tapes_per_stream, now, out)
+        self._policy(stream, out)
+
+    def _adopt(self, stream: Stream, event: ev.StreamOpened, now: float, out: Commands) -> bool:
+        """Catch up with the verifier's own account of a known stream; false when it is another stream by now."""
+        known = len(stream.tokens)
+        if list(event.tokens[:known]) != stream.tokens:
+            return False
+        stream.resync_sent = None
+        stream.last_seen = now
+        if missed := event.tokens[known:]:
+            stream.registration.committed(stream.stream, len(missed), 0, 0, None, steps=0)
+            self.counts.output_tokens += len(missed)
+            self._commit(stream, missed, now, out)
+        return True
+
+    def _verified(self, event: ev.StreamVerified, now: float, out: Commands) -> None:
+        stream = self.streams.get(event.stream)
+        if stream is None:
+            if event.endpoint in self.verifiers and self.registration(event.stream) is not None:
+                self.counts.resyncs += 1
+                out.append(do.RequestResync(event.endpoint, event.stream))
+            return
+        if stream.endpoint != event.endpoint:
+            return
+        stream.last_seen = now
+        if stream.resync_sent is not None:
+            return
+        if event.pos != len(stream.tokens):
+            self._resync(stream, now, out)
+            return
+        source = NodeId(event.source.split("/")[0]) if event.source else None
+        if event.drafted and source is not None:
+            if node := self.nodes.get(source):
+                node.verified(event.drafted, event.accepted)
+            if tape := stream.tapes.get(source):
+                tape.drafted += event.drafted
+                tape.accepted += event.accepted
+        stream.registration.committed(stream.stream, len(event.tokens), event.drafted, event.accepted, source)
+        self.counts.drafted_tokens += event.drafted
+        self.counts.accepted_tokens += event.accepted
+        self.counts.output_tokens += len(event.tokens)
+        self.counts.verify_steps += 1
+        self.counts.baseline_tokens += event.baseline
+        if event.tokens:
+            self._commit(stream, event.tokens, now, out)
+
+    def _commit(self, stream: Stream, tokens: tuple[int, ...], now: float, out: Commands) -> None:
+        pos = len(stream.tokens)
+        stream.tokens.extend(tokens)
+        for node_id, tape in stream.tapes.items():
+            tape.advance(tokens, now)
+            out.append(do.AdvanceStream(node_id, stream.stream, tape.epoch, pos, tokens))
+
+    def _resync(self, stream: Stream, now: float, out: Commands) -> None:
+        stream.resync_sent = now
+        self.counts.resyncs += 1
+        out.append(do.RequestResync(stream.endpoint, stream.stream))
+
+    def _end(self, stream: Stream, reason: str, out: Commands, *, drop_tapes: bool = False) -> None:
+        """Forget a stream: its nodes are told, its request keeps the figures."""
+        for node_id in list(stream.tapes):
+            tape = self._unassign(node_id, stream, out if drop_tapes else [])
+            self._tell_closed(node_id, stream, tape, reason, out)
+        stream.registration.open.discard(stream.stream)
+        del self.streams[stream.stream]
+
+    def _tell_closed(self, node: NodeId, stream: Stream, tape: Tape, reason: str, out: Commands) -> None:
+        receipt = Receipt(drafted=tape.drafted, accepted=tape.accepted)
+        out.append(do.CloseStream(node, stream.stream, reason, receipt))
+
+    # --- who drafts for what -------------------------------------------------------------------
+
+    def _k(self, verifier: ev.VerifierAttached) -> int:
+        return min(self.settings.k, verifier.k)
+
+    def _ahead(self, verifier: ev.VerifierAttached) -> int:
+        return self.settings.ahead if self.settings.ahead is not None else 2 * self._k(verifier)
+
+    def _candidate(self, stream: Stream) -> Node | None:
+        """The node to ask next: a good one with the lowest load, by chance among equals."""
+        verifier = self.verifiers[stream.endpoint]
+        free = [
+            node
+            for node in self.nodes.values()
+            if node.available and node.node not in stream.tapes and node.offers(verifier.fingerprint)
+        ]
+        free = [node for node in free if node.poor is None] or free
+        if not free:
+            return None
+        best = max(node.score for node in free)
+        good = [node for node in free if node.score >= best * self.settings.good_share]
+        lightest = min(node.load for node in good)
+        return self._rng.choice([node for node in good if node.load == lightest])
+
+    def _assign(self, stream: Stream, wanted: int, now: float, out: Commands) -> None:
+        """Open the stream at free nodes until `wanted` of them draft for it."""
+        if not stream.draftable or len(stream.tokens) > self.settings.max_open_tokens:
+            return
+        while len(stream.tapes) < wanted and (node := self._candidate(stream)):
+            self._open(node, stream, now, out)
+
+    def _replacement(self, stream: Stream) -> Node | None:
+        return self._candidate(stream) if len(stream.tokens) <= self.settings.max_open_tokens else None
+
+    def _open(self, node: Node, stream: Stream, now: float, out: Commands) -> None:
+        verifier = self.verifiers[stream.endpoint]
+        node.open.add(stream.stream)
+        stream.tapes[node.node] = Tape.opened(len(stream.tokens), now)
+        stream.registration.seen_by_nodes = True
+        out.append(
+            do.OpenStream(
+                node=node.node,
+                stream=stream.stream,
+                model=verifier.model,
+                fingerprint=verifier.fingerprint,
+                tokens=tuple(stream.tokens),
+                sampling=stream.sampling,
+                seed=stream.seed,
+                k=self._k(verifier),
+                ahead=self._ahead(verifier),
+            )
+        )
+
+    def _serve_waiting(self, now: float, out: Commands) -> None:
+        """A slot is free: streams that no node drafts for may have it."""
+        if not any(node.available for node in self.nodes.values()):
+            return
+        for stream in self.streams.values():
+            if not stream.tapes:
+                self._assign(stream, 1, now, out)
+                self._policy(stream, out)
+
+    def _policy(self, stream: Stream, out: Commands) -> None:
+        """Send how long the stream may wait for its fastest node, when that changed enough."""
+        verifier = self.verifiers[stream.endpoint]
+        wait_ms = min((self.nodes[node].hold_ms for node in stream.tapes), default=0.0)
+        last = stream.wait_ms
+        if last is not None and abs(wait_ms - last) <= self.settings.policy_change * last:
+            return
+        stream.wait_ms = wait_ms
+        out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(verifier)))
+
+    def _demands(self, out: Commands) -> None:
+        for node in self.nodes.values():
+            reason = self._demand(node)
+            if reason is not node.demand:
+                node.demand = reason
+                out.append(do.SendDemand(node.node, reason))
+
+    def _demand(self, node: Node) -> DemandReason:
+        if node.holding or node.draining:
+            return DemandReason.HOLDING
+        if self.verifiers and not any(node.offers(v.fingerprint) for v in self.verifiers.values()):
+            return DemandReason.NO_MATCHING_MODEL
+        if node.open:
+            return DemandReason.SERVING
+        return node.poor or DemandReason.NO_DEMAND
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _tick(self, now: float, out: Commands) -> None:
+        self._refused = {node: until for node, until in self._refused.items() if until > now}
+        for stream in list(self.streams.values()):
+            if stream.released and now - stream.last_seen > self.settings.orphan_s:
+                self.counts.streams_orphaned += 1
+                self._end(stream, "orphaned", out, drop_tapes=True)
+                continue
+            if stream.resync_sent is not None and now - stream.resync_sent > self.settings.resync_again_s:
+                self._resync(stream, now, out)
+            for node_id, tape in list(stream.tapes.items()):
+                owed_since = tape.owed_since()
+                silent = owed_since is not None and now - owed_since > self.settings.silent_after_s
+                if silent and (other := self._replacement(stream)):
+                    tape = self._unassign(node_id, stream, out)
+                    self._tell_closed(node_id, stream, tape, "silent", out)
+                    self._open(other, stream, now, out)
+                    self._policy(stream, out)
+        self._serve_waiting(now, out)
+
+
+def _listed(fingerprints: set[str]) -> str:
+    return ", ".join(sorted(fingerprints)) or "(none)"

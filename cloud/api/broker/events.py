@@ -1,0 +1,133 @@
+"""What the broker is told."""
+
+from dataclasses import dataclass
+
+from shared.ids import ModelName, NodeId, StreamId, TapeId, VerifierId
+from shared.sampling import Sampling
+from shared.wire.messages import HoldReason, ModelOffer
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node proved its key and is ready. `streams` is how many it drafts for at once."""
+
+    node: NodeId
+    models: tuple[ModelOffer, ...]
+    streams: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLeft:
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeld:
+    """The node's owner needs the machine: its streams are over and it gets none until it resumes."""
+
+    node: NodeId
+    reason: HoldReason
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResumed:
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraining:
+    """The node gets no new stream; its running ones may end."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraft:
+    """Guesses for absolute positions from `pos` on; nothing about them is trusted."""
+
+    node: NodeId
+    stream: StreamId
+    epoch: int
+    pos: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierAttached:
+    """An engine answers at `endpoint` (one per data-parallel rank)."""
+
+    endpoint: str
+    verifier: VerifierId
+    model: ModelName
+    fingerprint: str
+    vocabulary: int
+    max_model_len: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierLost:
+    """The engine at `endpoint` is gone, and all its streams with it."""
+
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRegistered:
+    """A request is about to be sent to a verifier under this id; choice i of it is called `<id>/<i>` for i ≥ 1."""
+
+    stream: StreamId
+    allow_nodes: bool
+    trace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReleased:
+    """The request is over on the HTTP side: nobody asks for its figures any more."""
+
+    stream: StreamId
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """The engine admitted the stream, or answers a `Resync`; `tokens` are all so far, `prompt` of them the prompt."""
+
+    endpoint: str
+    stream: StreamId
+    tokens: tuple[int, ...]
+    prompt: int
+    sampling: Sampling
+    seed: int | None
+    draftable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamVerified:
+    """One step: `tokens` were committed from `pos` on, the first `accepted` of them from the draft on tape `source`."""
+
+    endpoint: str
+    stream: StreamId
+    pos: int
+    tokens: tuple[int, ...]
+    drafted: int
+    accepted: int
+    source: TapeId | None
+    baseline: int
+    step_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClosed:
+    endpoint: str
+    stream: StreamId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; sent about once a second."""
+
+
+NodeEvent = NodeJoined | NodeLeft | NodeHeld | NodeResumed | NodeDraining | NodeDraft
+VerifierEvent = VerifierAttached | VerifierLost | StreamOpened | StreamVerified | StreamClosed
+Event = NodeEvent | VerifierEvent | StreamRegistered | StreamReleased | Tick

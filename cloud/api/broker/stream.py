@@ -1,0 +1,114 @@
+"""One stream, and the figures of the request that it belongs to."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cloud.api.broker.tape import Tape
+from shared.ids import NodeId, StreamId
+from shared.sampling import Sampling
+
+Origin = Literal["accepted", "corrected", "bonus", "plain"]
+NodeClass = Literal["none", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """What a request came to, summed over its choices; tokens unless said otherwise."""
+
+    drafted: int = 0
+    accepted: int = 0
+    verify_steps: int = 0
+    """Steps of the verifier that gave this request tokens, drafted or not."""
+    output_tokens: int = 0
+    origins: tuple[Origin, ...] = ()
+    """Where each output token of choice 0 came from; empty unless the request is traced."""
+    accepted_by_node: tuple[tuple[NodeId, int], ...] = ()
+    node_class: NodeClass = "none"
+    """Class of the nodes that saw the prompt."""
+    seed: int | None = None
+    """Of choice 0."""
+
+
+def origins(tokens: int, drafted: int, accepted: int) -> list[Origin]:
+    """Origin of each of one step's `tokens`: the accepted drafts, then the target's correction or bonus."""
+    if drafted == 0:
+        return ["plain"] * tokens
+    last: Origin = "corrected" if accepted < drafted else "bonus"
+    return ["accepted" if index < accepted else last for index in range(tokens)]
+
+
+@dataclass(slots=True)
+class Registration:
+    """A request between its registration and its release; outlives the streams that are its choices."""
+
+    stream: StreamId
+    allow_nodes: bool
+    trace: bool
+    open: set[StreamId] = field(default_factory=set)
+    opened: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    verify_steps: int = 0
+    output_tokens: int = 0
+    origins: list[Origin] = field(default_factory=list)
+    accepted_by_node: dict[NodeId, int] = field(default_factory=dict)
+    seen_by_nodes: bool = False
+    seed: int | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Every choice that the verifier opened has ended."""
+        return self.opened > 0 and not self.open
+
+    def committed(
+        self,
+        stream: StreamId,
+        tokens: int,
+        drafted: int,
+        accepted: int,
+        node: NodeId | None,
+        *,
+        steps: int = 1,
+    ) -> None:
+        self.drafted += drafted
+        self.accepted += accepted
+        self.verify_steps += steps
+        self.output_tokens += tokens
+        if node is not None and accepted:
+            self.accepted_by_node[node] = self.accepted_by_node.get(node, 0) + accepted
+        if self.trace and stream == self.stream:
+            self.origins.extend(origins(tokens, drafted, accepted))
+
+    def figures(self) -> StreamFigures:
+        return StreamFigures(
+            drafted=self.drafted,
+            accepted=self.accepted,
+            verify_steps=self.verify_steps,
+            output_tokens=self.output_tokens,
+            origins=tuple(self.origins),
+            accepted_by_node=tuple(sorted(self.accepted_by_node.items())),
+            node_class="any" if self.seen_by_nodes else "none",
+            seed=self.seed,
+        )
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream that the verifier has open."""
+
+    stream: StreamId
+    endpoint: str
+    registration: Registration
+    tokens: list[int]
+    """All committed tokens, prompt included."""
+    prompt: int
+    sampling: Sampling
+    seed: int | None
+    draftable: bool
+    last_seen: float
+    tapes: dict[NodeId, Tape] = field(default_factory=dict)
+    wait_ms: float | None = None
+    """Last policy sent."""
+    resync_sent: float | None = None
+    """When the verifier was asked for the whole stream; none = in step with it."""
+    released: bool = False

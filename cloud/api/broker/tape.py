@@ -1,0 +1,104 @@
+"""The broker's copy of one node's guesses for one stream, kept to measure how fast the node answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+NO_EPOCH = -1
+"""Epoch of a tape on which no draft has arrived."""
+
+
+class DraftFate(Enum):
+    """What a draft was worth when it arrived."""
+
+    USABLE = auto()
+    LATE = auto()
+    """All its positions are committed already."""
+    STALE = auto()
+    """Of an epoch that a newer one has replaced."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """Something that the node owes an answer to: a draft beyond `pos` of at least epoch `epoch`."""
+
+    asked: float
+    pos: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Tape:
+    """Guesses from position `start` (always the committed length) on.
+
+    A response time is the time from telling the node about committed tokens, when the tape held no
+    guess beyond them, to the first draft that goes beyond them in an epoch that may agree with them.
+    """
+
+    start: int
+    _owed: _Question | None
+    _latest: _Question
+    epoch: int = NO_EPOCH
+    tokens: list[int] = field(default_factory=list)
+    diverged: bool = False
+    """The target chose otherwise than this epoch guessed: only a higher epoch can be of use."""
+    drafted: int = 0
+    """Tokens of this tape that a verification checked."""
+    accepted: int = 0
+
+    @classmethod
+    def opened(cls, start: int, now: float) -> "Tape":
+        question = _Question(now, start, 0)
+        return cls(start, question, question)
+
+    def owed_since(self) -> float | None:
+        """When the node was asked for the draft that it still owes; none when it owes none."""
+        return None if self._owed is None else self._owed.asked
+
+    def advance(self, tokens: tuple[int, ...], now: float) -> None:
+        """The target committed `tokens` from `start` on."""
+        held = self.tokens[: len(tokens)]
+        if held != list(tokens[: len(held)]):
+            self.tokens.clear()
+            if not self.diverged:
+                self.diverged = True
+                self._owed = None
+        else:
+            del self.tokens[: len(tokens)]
+        self.start += len(tokens)
+        self._latest = _Question(now, self.start, self.epoch + 1 if self.diverged else max(self.epoch, 0))
+        if not self.tokens and self._owed is None:
+            self._owed = self._latest
+
+    def draft(
+        self, epoch: int, pos: int, tokens: tuple[int, ...], committed: Sequence[int], now: float
+    ) -> tuple[DraftFate, float | None]:
+        """Take a draft in; gives its fate and, when it answered what the node owed, the response time in ms.
+
+        `committed` are all of the stream's tokens, `start` of them.
+        """
+        if epoch < self.epoch or (epoch == self.epoch and self.diverged):
+            return DraftFate.STALE, None
+        response_ms = None
+        end = pos + len(tokens)
+        if self._owed is not None and epoch >= self._owed.epoch and end > self._owed.pos:
+            response_ms = (now - self._owed.asked) * 1_000.0
+            self._owed = None
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.diverged = False
+            del self.tokens[max(pos - self.start, 0) :]
+        fate = DraftFate.USABLE
+        passed = max(min(self.start, end) - pos, 0)
+        if passed and list(tokens[:passed]) != list(committed[pos : pos + passed]):
+            self.diverged = True
+            self.tokens.clear()
+            fate = DraftFate.STALE
+        elif end <= self.start:
+            fate = DraftFate.LATE
+        elif pos <= self.start + len(self.tokens) < end:
+            self.tokens.extend(tokens[self.start + len(self.tokens) - pos :])
+        if not self.tokens and self._owed is None:
+            latest = self._latest
+            self._owed = _Question(latest.asked, latest.pos, self.epoch + 1 if self.diverged else self.epoch)
+        return fate, response_ms
