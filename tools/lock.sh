@@ -1,14 +1,17 @@
 #!/bin/sh
-# Writes the lock files anew from pyproject.toml (`make lock`). Needs uv; FIND_LINKS may name
-# a folder of wheels that holds the CPU build of torch, where no index is reachable that does.
+# Writes the lock files anew from pyproject.toml (`make lock`); versions already locked stay unless
+# UPGRADE=1. The CPU build of torch is not on PyPI, so its place is named: FIND_LINKS may point at a
+# folder of wheels instead. Only the GPU lock holds torch; tools/setup.py installs the CPU build.
 set -eu
 cd "$(dirname "$0")/.."
-common="--universal --python-version 3.11 --generate-hashes --no-header --quiet --no-emit-package torch
+uv=.venv/bin/uv
+[ -x "$uv" ] || uv=uv
+common="--universal --python-version 3.11 --generate-hashes --no-header --quiet
+  --extra cloud --extra desktop --group dev
   --no-emit-package torchvision --no-emit-package torchaudio --no-emit-package torchcodec"
-[ -z "${FIND_LINKS:-}" ] || common="$common --find-links $FIND_LINKS"
-for target in cpu gpu; do
-  case $target in cpu) verifier=verifier-cpu ;; gpu) verifier=verifier ;; esac
-  # shellcheck disable=SC2086
-  uv pip compile pyproject.toml --extra cloud --extra desktop --extra "$verifier" --group dev \
-    $common -o "locks/$target.txt" >/dev/null
-done
+[ -z "${UPGRADE:-}" ] || common="$common --upgrade"
+# shellcheck disable=SC2086
+$uv pip compile pyproject.toml $common --extra verifier-cpu --no-emit-package torch \
+  --find-links "${FIND_LINKS:-https://download.pytorch.org/whl/cpu/torch/}" -o locks/cpu.txt >/dev/null
+# shellcheck disable=SC2086
+$uv pip compile pyproject.toml $common --extra verifier -o locks/gpu.txt >/dev/null

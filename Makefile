@@ -1,0 +1,57 @@
+# Everything is done through these commands; CI calls the same ones. `make` alone lists them.
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+PACKAGES := shared cloud desktop
+MODELS := smollm2-135m qwen2.5-coder-0.5b qwen2.5-coder-1.5b
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench soak docs lock map clean
+
+help: ## list the commands
+	@echo "Nexus: idle GPUs draft, a large model verifies. Start with: make demo"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  ARGS=\"…\" adds flags: make demo ARGS=\"--tiny --once\", make test ARGS=\"-k broker -x\""
+
+setup: ## create .venv from the lock file (every command below does it first; at once when done)
+	@$(PYTHON) tools/setup.py
+
+demo: setup ## run verifier, gateway and one draft node here, and ask them something
+	@$(BIN)/nexus demo $(ARGS)
+
+test: setup ## run all tests, real models included (fetches them first)
+	@$(BIN)/nexus models fetch $(MODELS)
+	$(BIN)/pytest $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES) tools/setup.py tools/map.py
+	$(BIN)/lint-imports
+
+format: setup ## format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## measure tokens per verification on bench/prompts.jsonl
+	@$(BIN)/nexus models fetch qwen2.5-coder-0.5b qwen2.5-coder-1.5b
+	$(BIN)/python bench/run.py $(ARGS)
+
+soak: setup ## run the tests marked slow again and again, in another order each time (ROUNDS=5)
+	@for round in $$(seq $${ROUNDS:-5}); do echo "round $$round"; $(BIN)/pytest -m slow -q $(ARGS) || exit 1; done
+
+docs: setup ## build docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+lock: setup ## write the lock files anew from pyproject.toml (UPGRADE=1: newer versions)
+	sh tools/lock.sh
+
+map: setup ## write the tables of docs/map.md anew from the packages' docstrings
+	$(BIN)/python tools/map.py --write
+
+clean: ## remove .venv and everything built (models in the user's cache stay)
+	rm -rf .venv .nexus-setup.log build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(PACKAGES) tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +
