@@ -5,11 +5,11 @@ full-jitter back-off that starts over after a session that lasted `LASTING_S`; a
 cannot help is retried no sooner than `SLOW_RETRY_S`, since an update on either side may mend it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from desktop.agent.supervision import Delays
 from shared.errors import LocalMisuse, ProofFailed, TokenizerMismatch, VersionUnsupported
 
 LASTING_S: Final = 30.0
@@ -75,14 +75,12 @@ def error_code_of(close_code: int | None) -> str | None:
 
 @dataclass
 class Link:
-    """State of the connection. `delay(attempt)` gives the seconds before attempt number `attempt`, counted from 0."""
+    """State of the connection."""
 
     gateways: tuple[str, ...]
-    delay: Callable[[int], float]
+    delays: Delays
     slow_retry_s: float = SLOW_RETRY_S
     state: LinkState = LinkState.IDLE
-    attempts: int = 0
-    """Failures in a row since a session that lasted."""
     retry_at: float | None = None
     """When to send DIAL, monotonic seconds; set in WAITING only."""
     _turn: int = field(default=0, repr=False)
@@ -109,13 +107,12 @@ class Link:
         elif after is LinkState.WAITING:
             lasted = before is LinkState.ONLINE and now - self._online_at >= LASTING_S
             if lasted:
-                self.attempts = 0
+                self.delays.reset()
             elif before is not LinkState.ONLINE:
                 self._turn += 1
-            wait = self.delay(self.attempts)
+            wait = self.delays.next()
             if event is LinkEvent.REFUSED and code in HOPELESS:
                 wait = self.slow_retry_s + wait
-            self.attempts += 1
             self.retry_at = now + wait
         return after
 

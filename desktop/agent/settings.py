@@ -22,7 +22,7 @@ _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 
 
 def connect_url(address: str) -> str:
-    """The WebSocket address of a gateway, from what a person writes: `host:port`, http(s) or ws(s) with or without a path.
+    """The WebSocket address of a gateway, from what a person writes: `host:port` or a URL, path or none.
 
     Raises ValueError with the remedy.
     """
@@ -34,9 +34,7 @@ def connect_url(address: str) -> str:
     except ValueError:  # the port is no number, or out of range
         usable = False
     if not usable:
-        raise ValueError(
-            f"{address!r} is not a gateway address; write it like wss://host or http://127.0.0.1:8080"
-        )
+        raise ValueError(f"{address!r} is not a gateway address; write it like wss://host or http://127.0.0.1:8080")
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError(f"the address of {parts.hostname} must not hold a user name, a query or a fragment")
     path = parts.path if parts.path not in ("", "/") else CONNECT_PATH
@@ -46,13 +44,9 @@ def connect_url(address: str) -> str:
 class AgentSettings(BaseSettings):
     """Settings of `nexus agent run`. Build it with `load`, which turns every fault into a `ConfigError` in words."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, validate_default=True
-    )
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True, validate_default=True)
 
-    gateway: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(DEFAULT_GATEWAY,), min_length=1, max_length=16
-    )
+    gateway: Annotated[tuple[str, ...], NoDecode] = Field(default=(DEFAULT_GATEWAY,), min_length=1, max_length=16)
     """Gateways to draft for, best first; the next one is tried when one cannot be reached."""
     model: str = Field(default=DEFAULT_MODEL, min_length=1)
     """Draft model: a name of `nexus models list`, a Hugging Face id, or a local folder."""
@@ -109,9 +103,7 @@ def load(config: Path | None = None, flags: Mapping[str, Any] | None = None) -> 
     known = set(AgentSettings.model_fields)
     file = _read(path, must_exist=config is not None)
     _no_strangers(file, known, str(path))
-    in_environment = {
-        key[len(ENV_PREFIX) :].lower() for key in os.environ if key.upper().startswith(ENV_PREFIX)
-    }
+    in_environment = {key[len(ENV_PREFIX) :].lower() for key in os.environ if key.upper().startswith(ENV_PREFIX)}
     _no_strangers(in_environment, known, f"environment ({ENV_PREFIX}…)")
     # A file's value counts only where neither a flag nor the environment speaks.
     weak = {name: value for name, value in file.items() if name not in given and name not in in_environment}

@@ -4,15 +4,22 @@ Pure: it is told what happened and when, and answers with what to do. A worker t
 `STABLE_S` resets the back-off; one that dies while it loads is tried again ever more slowly, for ever.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from shared.errors import LocalMisuse
 
 STABLE_S: Final = 60.0
 STOP_GRACE_S: Final = 10.0
+
+
+class Delays(Protocol):
+    """Seconds between attempts; `shared.backoff.Backoff` is the one in use."""
+
+    def next(self) -> float: ...
+
+    def reset(self) -> None: ...
 
 
 class WorkerState(StrEnum):
@@ -68,12 +75,10 @@ TRANSITIONS: Final[dict[tuple[WorkerState, WorkerEvent], WorkerState]] = {
 
 @dataclass
 class Supervision:
-    """State of one worker. `delay(attempt)` gives the seconds before retry number `attempt`, counted from 0."""
+    """State of one worker."""
 
-    delay: Callable[[int], float]
+    delays: Delays
     state: WorkerState = WorkerState.STOPPED
-    failures: int = 0
-    """Starts in a row that came to nothing lasting."""
     held: bool = False
     """The cloud has been told, or must be told when it connects, that this node cannot draft."""
     retry_at: float | None = None
@@ -98,9 +103,8 @@ class Supervision:
                 return (Action.RESUME,) if resumed else ()
             case WorkerState.FAILED:
                 if before is WorkerState.READY and now - self._ready_at >= STABLE_S:
-                    self.failures = 0
-                self.retry_at = now + self.delay(self.failures)
-                self.failures += 1
+                    self.delays.reset()
+                self.retry_at = now + self.delays.next()
                 told, self.held = self.held, True
                 return () if told else (Action.HOLD,)
             case WorkerState.STOPPING:

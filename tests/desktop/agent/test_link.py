@@ -20,8 +20,22 @@ from shared.errors import LocalMisuse, TokenizerMismatch
 E, S = LinkEvent, LinkState
 
 
+class Doubling:
+    """Back-off without jitter."""
+
+    def __init__(self, first: float) -> None:
+        self.first = self.ceiling = first
+
+    def next(self) -> float:
+        delay, self.ceiling = self.ceiling, min(self.ceiling * 2, 32.0)
+        return delay
+
+    def reset(self) -> None:
+        self.ceiling = self.first
+
+
 def link(*gateways: str) -> Link:
-    return Link(gateways or ("ws://a",), delay=lambda attempt: 0.5 * 2.0 ** min(attempt, 6))
+    return Link(gateways or ("ws://a",), delays=Doubling(0.5))
 
 
 def online(it: Link, now: float) -> None:

@@ -10,9 +10,23 @@ from shared.errors import LocalMisuse
 E, S = WorkerEvent, WorkerState
 
 
+class Doubling:
+    """Back-off without jitter."""
+
+    def __init__(self, first: float) -> None:
+        self.first = self.ceiling = first
+
+    def next(self) -> float:
+        delay, self.ceiling = self.ceiling, min(self.ceiling * 2, 32.0)
+        return delay
+
+    def reset(self) -> None:
+        self.ceiling = self.first
+
+
 def test_a_crash_holds_restarts_and_resumes() -> None:
     """READY → FAILED says Hold once; the next READY says Resume once."""
-    worker = Supervision(delay=lambda attempt: 2.0**attempt)
+    worker = Supervision(delays=Doubling(1))
     assert worker.on(E.START, 0) == (Action.SPAWN,)
     assert worker.on(E.LOADED, 1) == ()
     assert worker.on(E.EXITED, 5) == (Action.HOLD,)
@@ -26,8 +40,11 @@ def test_a_crash_holds_restarts_and_resumes() -> None:
 
 def test_a_worker_that_lasted_starts_the_back_off_again() -> None:
     """A crash after a good while is retried as fast as the first."""
-    worker = Supervision(delay=lambda attempt: 2.0**attempt, failures=5)
+    worker = Supervision(delays=Doubling(1))
     worker.on(E.START, 0)
+    for _ in range(3):
+        worker.on(E.EXITED, 0)
+        worker.on(E.RETRY, 0)
     worker.on(E.LOADED, 0)
     worker.on(E.EXITED, STABLE_S)
     assert worker.retry_at == STABLE_S + 1
@@ -37,7 +54,7 @@ def test_a_worker_that_lasted_starts_the_back_off_again() -> None:
 @pytest.mark.parametrize("event", list(E))
 def test_only_the_table_moves_it(state: WorkerState, event: WorkerEvent) -> None:
     """What the table does not name is refused and changes nothing."""
-    worker = Supervision(delay=lambda _: 1.0, state=state)
+    worker = Supervision(delays=Doubling(1), state=state)
     if (state, event) in TRANSITIONS:
         worker.on(event, 0)
         assert worker.state is TRANSITIONS[state, event]
@@ -52,7 +69,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.worker = Supervision(delay=lambda attempt: float(min(attempt, 5)))
+        self.worker = Supervision(delays=Doubling(1))
         self.now = 0.0
         self.alive = False
         self.told_hold = False
