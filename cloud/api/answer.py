@@ -1,0 +1,284 @@
+"""The response of a generation route: runs the generation while it watches for the caller to leave."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from cloud.api.errors import error_object, internal_error
+from cloud.api.generation import Event, Generation, Totals
+from cloud.api.metrics import Metrics
+from cloud.api.openai import sse
+from cloud.api.openai.common import Job
+from cloud.api.openai.objects import Json, shape_for, usage_object
+from cloud.api.ports import Coordinator
+from cloud.api.settings import Limits
+from cloud.api.trace import TraceJoiner, trace_entries
+from cloud.api.upstream.chunks import Delta, Finish, Token, Usage
+from cloud.api.upstream.pool import VerifierPool
+from shared.errors import NexusError
+
+SETTLE_S = 0.25
+"""Longest wait for the final figures after the verifier's last chunk."""
+ORIGIN_WAIT_S = 0.05
+"""Longest wait for a token's origin, which normally comes before the token itself."""
+ORIGIN_POLL_S = 0.002
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a generation needs from its surroundings."""
+
+    pool: VerifierPool
+    coordinator: Coordinator
+    metrics: Metrics
+    limits: Limits
+
+
+@dataclass(slots=True)
+class _Choice:
+    index: int
+    text: list[str] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    joiner: TraceJoiner | None = None
+    opened: bool = False
+    reason: str | None = None
+    origins_late: bool = False
+
+
+class GenerationResponse(Response):
+    """Streams or collects one job. An error before the first byte is raised and gets its own status."""
+
+    def __init__(self, job: Job, backend: Backend) -> None:
+        super().__init__()
+        self._job = job
+        self._backend = backend
+        self._shape = shape_for(job)
+        self._choices = [_Choice(i, joiner=TraceJoiner() if job.trace else None) for i in range(job.n)]
+        self._totals = Totals()
+        self._began = time.monotonic()
+        self._first_token_seen = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = asyncio.ensure_future(self._run(scope, send))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+            else:
+                self._backend.metrics.disconnects.inc()
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+
+    async def _run(self, scope: Scope, send: Send) -> None:
+        async with Generation.running(self._job, self._backend.pool, self._backend.coordinator) as generation:
+            try:
+                if self._job.stream:
+                    await self._stream(generation, _Sender(send, self._backend.limits.stalled_client_s), scope)
+                else:
+                    await self._collect(generation, send)
+            finally:
+                self._count(generation)
+
+    # --- whole answers ---
+
+    async def _collect(self, generation: Generation, send: Send) -> None:
+        running = self._job.n
+        while running:
+            event = await generation.next()
+            if event.error is not None:
+                raise event.error
+            self._apply(event)
+            running -= event.piece is None
+        await generation.settle(SETTLE_S)
+        asked = self._job.logprobs
+        choices = [
+            self._shape.whole(c.index, "".join(c.text), c.tokens if asked else None, c.reason or "stop")
+            for c in self._choices
+        ]
+        answer = self._shape.response(choices)
+        answer["usage"] = usage_object(self._totals)
+        answer["system_fingerprint"] = self._totals.fingerprint
+        answer["nexus"] = self._nexus(generation)
+        body = sse.body(answer)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    # --- streamed answers ---
+
+    async def _stream(self, generation: Generation, sender: "_Sender", scope: Scope) -> None:
+        running = self._job.n
+        try:
+            while running:
+                event = await self._next_or_keep_alive(generation, sender)
+                if event.error is not None:
+                    raise event.error
+                self._apply(event)
+                running -= event.piece is None
+                for chunk in await self._chunks(generation, event, last=not running):
+                    await sender.send(sse.event(chunk))
+            await sender.send(sse.DONE, more=False)
+        except Exception as error:
+            if not sender.started or isinstance(error, ClientStalled):
+                raise
+            await sender.send(sse.event(_told(error, scope)), more=False)
+
+    async def _next_or_keep_alive(self, generation: Generation, sender: "_Sender") -> Event:
+        """Comments begin only when the verifier has accepted the request: until then a real status may come."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._backend.limits.keep_alive_s):
+                    return await generation.next()
+            if generation.accepted.is_set():
+                await sender.send(sse.KEEP_ALIVE)
+
+    async def _chunks(self, generation: Generation, event: Event, *, last: bool) -> list[Json]:
+        choice = self._choices[event.index]
+        chunks: list[Json] = []
+        if not choice.opened:
+            choice.opened = True
+            if (opening := self._shape.opening(choice.index)) is not None:
+                chunks.append(self._chunk([opening]))
+        if isinstance(event.piece, Delta):
+            await self._wait_for_origins(generation, choice)
+            chunks += self._delta_chunks(generation, choice, event.piece)
+        elif event.piece is None:
+            if last:
+                await generation.settle(SETTLE_S)
+            if traced := self._take_trace(generation, choice, final=True):
+                rest = self._chunk([self._shape.delta(choice.index, "", None)])
+                chunks.append({**rest, "nexus": {"trace": traced}})
+            chunks.append(self._chunk([self._shape.finish(choice.index, choice.reason or "stop")]))
+            if last and self._job.include_usage:
+                chunks.append({**self._shape.chunk([]), "usage": usage_object(self._totals)})
+            if last:
+                chunks[-1]["nexus"] = self._nexus(generation)
+        return chunks
+
+    def _delta_chunks(self, generation: Generation, choice: _Choice, piece: Delta) -> list[Json]:
+        tokens: Sequence[Token] | None = piece.tokens if self._job.logprobs else None
+        traced = self._take_trace(generation, choice)
+        if not piece.text and not tokens and not traced:
+            return []
+        chunk = self._chunk([self._shape.delta(choice.index, piece.text, tokens)])
+        if traced:
+            chunk["nexus"] = {"trace": traced}
+        return [chunk]
+
+    def _chunk(self, choices: list[Json]) -> Json:
+        chunk = self._shape.chunk(choices)
+        if self._job.include_usage:
+            chunk["usage"] = None
+        return chunk
+
+    # --- both ---
+
+    def _apply(self, event: Event) -> None:
+        choice = self._choices[event.index]
+        match event.piece:
+            case Delta(text, tokens):
+                if not self._first_token_seen:
+                    self._first_token_seen = True
+                    self._backend.metrics.first_token_s.observe(time.monotonic() - self._began)
+                if choice.joiner is not None:
+                    choice.joiner.feed(text, tokens)
+                if not self._job.stream:
+                    choice.text.append(text)
+                    choice.tokens.extend(tokens)
+            case Finish(reason):
+                choice.reason = reason
+            case Usage() as usage:
+                self._totals.add(choice.index, usage)
+
+    async def _wait_for_origins(self, generation: Generation, choice: _Choice) -> None:
+        """Gives up after one miss until the origins have caught up, so that a dead draft port costs little."""
+        if choice.joiner is None:
+            return
+        figures = generation.handles[choice.index].figures
+        polls = 0 if choice.origins_late else round(ORIGIN_WAIT_S / ORIGIN_POLL_S)
+        for _ in range(polls):
+            if len(figures().origins) >= choice.joiner.seen:
+                break
+            await asyncio.sleep(ORIGIN_POLL_S)
+        choice.origins_late = len(figures().origins) < choice.joiner.seen
+
+    def _take_trace(self, generation: Generation, choice: _Choice, *, final: bool = False) -> list[Json] | None:
+        if choice.joiner is None:
+            return None
+        origins = generation.handles[choice.index].figures().origins
+        taken = choice.joiner.take(origins, final=final)
+        return trace_entries(taken, choice.index if self._job.n > 1 else None)
+
+    def _nexus(self, generation: Generation) -> Json:
+        figures = [handle.figures() for handle in generation.handles]
+        steps = sum(f.verify_steps for f in figures)
+        nexus: dict[str, Any] = {
+            "drafted": sum(f.drafted for f in figures),
+            "accepted": sum(f.accepted for f in figures),
+            "verify_steps": steps,
+            "tokens_per_step": round(sum(f.output_tokens for f in figures) / steps, 3) if steps else None,
+            "seed": generation.seed,
+            "nodes": "any" if any(f.node_class != "none" for f in figures) else "none",
+        }
+        if self._job.trace:
+            nexus["trace"] = []
+            for choice in self._choices:
+                self._take_trace(generation, choice, final=True)
+                assert choice.joiner is not None
+                index = choice.index if self._job.n > 1 else None
+                nexus["trace"] += trace_entries(choice.joiner.tokens, index)
+        return nexus
+
+    def _count(self, generation: Generation) -> None:
+        """Also for a caller who left: what the verifier had committed by then."""
+        committed = sum(handle.figures().output_tokens for handle in generation.handles)
+        self._backend.metrics.prompt_tokens.inc(self._totals.prompt_tokens)
+        self._backend.metrics.completion_tokens.inc(self._totals.completion_tokens or committed)
+
+
+class ClientStalled(Exception):
+    """The caller took nothing for too long; its stream is cut off."""
+
+
+class _Sender:
+    """Starts the response with its first bytes."""
+
+    def __init__(self, send: Send, timeout_s: float) -> None:
+        self._send = send
+        self._timeout_s = timeout_s
+        self.started = False
+
+    async def send(self, data: bytes, *, more: bool = True) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if not self.started:
+                    self.started = True
+                    await self._send({"type": "http.response.start", "status": 200, "headers": list(sse.HEADERS)})
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            raise ClientStalled from None
+
+
+def _told(error: Exception, scope: Scope) -> Json:
+    if isinstance(error, NexusError):
+        return error_object(error)
+    request_id: str = scope.get("state", {}).get("request_id", "unknown")
+    log.error("generation failed", request_id=request_id, exc_info=error)
+    return internal_error(request_id)
+
+
+async def _disconnected(receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

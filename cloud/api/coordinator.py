@@ -1,0 +1,262 @@
+"""Owns the broker, the draft ports and the nodes, and carries between them.
+
+Everything runs on one event loop. An event is applied and its commands are carried out before the next event;
+events that arise meanwhile (a node that cannot take a command) wait their turn.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import assert_never
+
+import msgspec
+import structlog
+import zmq.asyncio
+
+from cloud.api.broker import commands as do
+from cloud.api.broker import events as ev
+from cloud.api.broker.broker import Broker
+from cloud.api.broker.settings import BrokerSettings
+from cloud.api.broker.stream import Registration, StreamFigures
+from cloud.api.draftport.client import DraftPortClient
+from cloud.api.draftport.settings import DraftPortSettings
+from cloud.api.nodes.hub import NodeHub
+from cloud.api.nodes.settings import NodeSettings
+from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG, Counts
+from shared.errors import LocalMisuse, NexusError
+from shared.ids import GatewayId, ModelName, StreamId
+from shared.wire.messages import ModelOffer
+
+TICK_S = 1.0
+
+_log = structlog.get_logger("nexus.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A target model that at least one attached verifier serves."""
+
+    name: ModelName
+    max_model_len: int
+    vocabulary: int
+    fingerprint: str
+
+
+class StreamHandle:
+    """One registered request. Its figures stay readable after `release`."""
+
+    def __init__(self, registration: Registration, release: Callable[[StreamId], None]) -> None:
+        self._registration = registration
+        self._release = release
+        self._closed = asyncio.Event()
+        self._released = False
+
+    def figures(self) -> StreamFigures:
+        """Totals so far, over all choices."""
+        return self._registration.figures()
+
+    async def closed(self, timeout_s: float) -> bool:
+        """Wait until the verifier reported the end of every choice that it opened; false when time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._closed.wait()
+        return self._closed.is_set()
+
+    def release(self) -> None:
+        """Say that the request is over. May be called twice."""
+        if not self._released:
+            self._released = True
+            self._release(self._registration.stream)
+
+    def notice(self) -> None:
+        """Called after each event: lets `closed` return, or wait again when another choice was opened."""
+        if self._registration.closed:
+            self._closed.set()
+        else:
+            self._closed.clear()
+
+
+class Coordinator:
+    """Made outside a loop or in one; `start` and `stop` belong to the loop on which everything runs."""
+
+    def __init__(
+        self,
+        draft_ports: DraftPortSettings,
+        *,
+        broker: BrokerSettings | None = None,
+        nodes: NodeSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+        gateway_id: GatewayId | None = None,
+    ) -> None:
+        self.gateway_id = gateway_id or GatewayId(f"gw-{uuid.uuid4().hex[:16]}")
+        self.broker = Broker(
+            broker or BrokerSettings(),
+            rng or random.Random(),
+            expected_verifiers=len(draft_ports.endpoints),
+        )
+        self.nodes = NodeHub(self.gateway_id, nodes or NodeSettings(), self._feed, self._mismatch)
+        self._draft_ports = draft_ports
+        self._clock = clock
+        self._ports: dict[str, DraftPortClient] = {}
+        self._handles: dict[StreamId, StreamHandle] = {}
+        self._events: deque[ev.Event] = deque()
+        self._applying = False
+        self.failures = 0
+        """Events that could not be applied: each is a fault in this program, and is in the log."""
+        self._context: zmq.asyncio.Context | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Connect to the draft ports. Returns at once: verifiers attach when they are there.
+
+        Raises `ConfigError` when a key file or an address cannot be used; nothing is left open then.
+        """
+        self._context = zmq.asyncio.Context()
+        try:
+            for endpoint in self._draft_ports.endpoints:
+                self._ports[endpoint] = DraftPortClient(
+                    endpoint, self.gateway_id, self._feed, self._draft_ports, self._context
+                )
+        except BaseException:
+            await self.stop()
+            raise
+        self._tasks = [asyncio.create_task(port.run()) for port in self._ports.values()]
+        self._tasks.append(asyncio.create_task(self._tick()))
+        for task in self._tasks:
+            task.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        """Turn nodes away, stop the tasks and free the sockets. May be called twice."""
+        self.nodes.stop()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for port in self._ports.values():
+            port.close()
+        self._ports.clear()
+        if self._context is not None:
+            self._context.destroy(linger=0)
+            self._context = None
+
+    # --- for the HTTP side ---------------------------------------------------------------------
+
+    def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool = False) -> StreamHandle:
+        """Announce a request before it goes to the verifier; its id must not be in use and holds no slash."""
+        if stream in self.broker.registrations or "/" in stream:
+            raise LocalMisuse(f"Stream id {stream!r} is in use or not usable.")
+        self._feed(ev.StreamRegistered(stream, allow_nodes, trace))
+        handle = StreamHandle(self.broker.registrations[stream], self._release)
+        self._handles[stream] = handle
+        return handle
+
+    def engine_args(self, stream: StreamId) -> dict[str, str]:
+        """What goes into the engine request's `vllm_xargs`, so that the verifier knows stream and gateway."""
+        return {STREAM_ARG: stream, GATEWAY_ARG: self.gateway_id}
+
+    def models(self) -> list[ServedModel]:
+        """What the attached verifiers serve, each name once: ranks of one verifier serve the same."""
+        served = {
+            verifier.model: ServedModel(
+                verifier.model, verifier.max_model_len, verifier.vocabulary, verifier.fingerprint
+            )
+            for verifier in self.broker.verifiers.values()
+        }
+        return sorted(served.values(), key=lambda model: model.name)
+
+    def verifier_counts(self) -> Counts:
+        """What the attached verifiers say became of the drafts, summed."""
+        total = dict.fromkeys(Counts.__struct_fields__, 0)
+        for port in self._ports.values():
+            if port.attached is not None:
+                for name, value in msgspec.structs.asdict(port.attached.counts).items():
+                    total[name] += value
+        return Counts(**total)
+
+    def snapshot(self) -> dict[str, float]:
+        """Gauges (`nodes`, `streams`, …) and the counters of the broker and of node connections; those of draft
+        ports and verifiers begin with `port_` and `verifier_`."""
+        broker = self.broker
+        figures: dict[str, float] = {
+            "nodes": len(broker.nodes),
+            "nodes_holding": sum(node.holding for node in broker.nodes.values()),
+            "node_slots": sum(node.slots for node in broker.nodes.values() if not node.holding),
+            "node_slots_used": sum(len(node.open) for node in broker.nodes.values()),
+            "streams": len(broker.streams),
+            "streams_drafted_for": sum(bool(stream.tapes) for stream in broker.streams.values()),
+            "verifiers": len(broker.verifiers),
+            "event_failures": self.failures,
+            "verifiers_configured": len(self._draft_ports.endpoints),
+        }
+        figures |= broker.counts.as_dict()
+        figures |= asdict(self.nodes.counts)
+        for port in self._ports.values():
+            for name, value in asdict(port.counts).items():
+                figures[f"port_{name}"] = figures.get(f"port_{name}", 0) + value
+        counts = msgspec.structs.asdict(self.verifier_counts())
+        return figures | {f"verifier_{name}": value for name, value in counts.items()}
+
+    # --- carrying ------------------------------------------------------------------------------
+
+    def _release(self, stream: StreamId) -> None:
+        self._handles.pop(stream, None)
+        self._feed(ev.StreamReleased(stream))
+
+    def _mismatch(self, models: Iterable[ModelOffer]) -> NexusError | None:
+        return self.broker.tokenizer_mismatch(models)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._feed(ev.Tick())
+
+    def _feed(self, event: ev.Event) -> None:
+        self._events.append(event)
+        if self._applying:
+            return
+        self._applying = True
+        try:
+            while self._events:
+                self._apply(self._events.popleft())
+        finally:
+            self._applying = False
+
+    def _apply(self, event: ev.Event) -> None:
+        try:
+            for command in self.broker.handle(event, self._clock()):
+                self._carry_out(command)
+        except Exception:
+            # Drafting is only ever an optimisation: a fault here must not end a link, or the gateway.
+            self.failures += 1
+            _log.exception("coordinator.event_failed", kind=type(event).__name__)
+        match event:
+            case ev.StreamOpened(stream=stream) | ev.StreamClosed(stream=stream):
+                registration = self.broker.registration(stream)
+                if registration is not None and (handle := self._handles.get(registration.stream)):
+                    handle.notice()
+            case ev.VerifierLost() | ev.VerifierAttached():
+                for handle in self._handles.values():
+                    handle.notice()
+            case _:
+                pass
+
+    def _carry_out(self, command: do.Command) -> None:
+        match command:
+            case do.OpenStream() | do.AdvanceStream() | do.CloseStream() | do.SendDemand() | do.RejectNode():
+                self.nodes.send(command)
+            case do.ForwardDraft() | do.DropTape() | do.SetPolicy() | do.RequestResync():
+                if port := self._ports.get(command.endpoint):
+                    port.send(command)
+            case _:
+                assert_never(command)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        _log.error("coordinator.task_failed", error=repr(error))

@@ -1,0 +1,112 @@
+"""One request at work: a stream for each choice, known to the broker, read from the verifier, merged in one queue."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from cloud.api.openai.common import Job
+from cloud.api.ports import Coordinator, StreamHandle
+from cloud.api.upstream.chunks import Piece, Usage
+from cloud.api.upstream.pool import VerifierPool
+from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG
+from shared.ids import StreamId
+
+QUEUE_LIMIT = 64
+"""Pieces waiting for the reader, all choices together; a full queue holds the verifier's connection back."""
+SEED_BITS = 53
+"""Fresh seeds fit into a JavaScript number, so that any caller can send them back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to choice `index`: a piece of its answer, its end (`piece` is none), or its failure."""
+
+    index: int
+    piece: Piece | None
+    error: Exception | None = None
+
+
+class Generation:
+    """Use `running`. `next` gives events in order of arrival; each choice ends with one end or failure."""
+
+    def __init__(self, job: Job, pool: VerifierPool, coordinator: Coordinator) -> None:
+        self.job = job
+        self.seed = job.seed if job.seed is not None else secrets.randbits(SEED_BITS)
+        self.accepted = asyncio.Event()
+        """Set when the verifier has accepted every choice: from now on an answer may be begun."""
+        self._pool = pool
+        self._gateway = coordinator.gateway_id
+        self._streams = [StreamId(secrets.token_hex(12)) for _ in range(job.n)]
+        self.handles: list[StreamHandle] = [
+            coordinator.register(stream, allow_nodes=job.privacy != "verifier_only", trace=job.trace)
+            for stream in self._streams
+        ]
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_LIMIT)
+        self._waiting = job.n
+
+    async def next(self) -> Event:
+        """The next event. Safe to cancel: nothing is lost."""
+        return await self._queue.get()
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait for the broker's final figures of every choice, no longer than `timeout_s` in all."""
+        await asyncio.gather(*(handle.closed(timeout_s) for handle in self.handles))
+
+    async def _pump(self, index: int) -> None:
+        payload = {
+            **self.job.payload,
+            "model": self.job.model,
+            "n": 1,
+            "seed": self.seed + index,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "vllm_xargs": {STREAM_ARG: self._streams[index], GATEWAY_ARG: self._gateway},
+        }
+        if self.job.trace:
+            payload["return_token_ids"] = True
+        try:
+            async with self._pool.stream(self.job.path, payload) as pieces:
+                self._waiting -= 1
+                if not self._waiting:
+                    self.accepted.set()
+                async for piece in pieces:
+                    await self._queue.put(Event(index, piece))
+            await self._queue.put(Event(index, None))
+        except Exception as error:  # handed to the reader, which raises it
+            await self._queue.put(Event(index, None, error))
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, job: Job, pool: VerifierPool, coordinator: Coordinator) -> AsyncIterator["Generation"]:
+        """Start it; on leaving, requests to the verifier are closed at once and the streams released."""
+        generation = cls(job, pool, coordinator)
+        tasks = [asyncio.create_task(generation._pump(index)) for index in range(job.n)]
+        try:
+            yield generation
+        finally:
+            for task in tasks:
+                task.cancel()
+            try:
+                await asyncio.gather(*tasks, return_exceptions=True)
+            finally:
+                for handle in generation.handles:
+                    handle.release()
+
+
+@dataclass(slots=True)
+class Totals:
+    """Usage of a request; the prompt counts once, whatever the number of choices."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    fingerprint: str | None = None
+
+    def add(self, index: int, usage: Usage) -> None:
+        self.completion_tokens += usage.completion_tokens
+        self.fingerprint = usage.fingerprint or self.fingerprint
+        if index == 0:
+            self.prompt_tokens = usage.prompt_tokens
+            self.cached_tokens = usage.cached_tokens

@@ -1,0 +1,1 @@
+"""Pure ASGI layers around every request: identity and errors, body limit, keys."""

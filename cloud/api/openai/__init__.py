@@ -1,0 +1,1 @@
+"""Requests and answers in the shape of OpenAI's published API."""

@@ -1,0 +1,58 @@
+"""What the HTTP side needs from the broker side; `cloud.api.coordinator` implements it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from shared.ids import GatewayId, StreamId
+
+
+class Figures(Protocol):
+    """Running totals of one stream, in tokens; read-only."""
+
+    @property
+    def drafted(self) -> int: ...
+    @property
+    def accepted(self) -> int: ...
+    @property
+    def verify_steps(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def origins(self) -> Sequence[str]:
+        """One of accepted, corrected, bonus, plain for each output token; kept only for traced streams."""
+        ...
+
+    @property
+    def node_class(self) -> str:
+        """Class of the nodes that saw the prompt; `none` when no node did."""
+        ...
+
+    @property
+    def seed(self) -> int | None: ...
+
+
+class StreamHandle(Protocol):
+    """One registered stream. Whoever registered it must release it, also when the request fails."""
+
+    def figures(self) -> Figures: ...
+    async def closed(self, timeout_s: float) -> bool:
+        """Wait until the verifier has reported the end of the stream; false when the time is over."""
+        ...
+
+    def release(self) -> None: ...
+
+
+class Coordinator(Protocol):
+    """The broker with its draft ports and nodes, as the HTTP routes see it."""
+
+    @property
+    def gateway_id(self) -> GatewayId: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool) -> StreamHandle:
+        """Announce a stream before its request goes to the verifier, so that its `Opened` finds it known."""
+        ...
+
+    def snapshot(self) -> Mapping[str, float]:
+        """Counters and gauges by name, for `/metrics` and `/health`."""
+        ...

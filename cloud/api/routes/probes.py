@@ -1,0 +1,31 @@
+"""`GET /health` for load balancers and `GET /metrics` for Prometheus."""
+
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from cloud.api.answer import Backend
+from cloud.api.openai import sse
+
+router = APIRouter()
+
+
+@router.get("/health")
+async def health(request: Request) -> Response:
+    """503 when no verifier can be reached; degraded when some cannot."""
+    backend: Backend = request.app.state.backend
+    reachable = await backend.pool.reachable()
+    total = backend.pool.size
+    status = "ok" if reachable == total else "degraded" if reachable else "unavailable"
+    body = {
+        "status": status,
+        "verifiers": {"configured": total, "reachable": reachable},
+        "nodes": int(backend.coordinator.snapshot().get("nodes", 0)),
+    }
+    return Response(sse.body(body), 200 if reachable else 503, media_type="application/json")
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    backend: Backend = request.app.state.backend
+    return Response(backend.metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})

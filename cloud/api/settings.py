@@ -1,0 +1,146 @@
+"""The gateway's settings. Each one is described in docs/settings.md; where they come from is `settings_sources`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from cloud.api import logs
+from cloud.api.broker.settings import BrokerSettings
+from shared import paths
+
+ENV_PREFIX = "NEXUS_GATEWAY_"
+_BROKER = BrokerSettings()
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class VerifierSettings(_Section):
+    """One verifier: its HTTP server and its draft ports, one for each data-parallel rank."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    draft_ports: Annotated[list[str], Field(min_length=1)] = Field(
+        default_factory=lambda: [paths.default_draft_port() + "-0"]
+    )
+    """ZeroMQ addresses; the verifier binds its configured draft port with `-<rank>` behind it."""
+    api_key: SecretStr | None = None
+    """When the verifier's server asks for one."""
+
+    @field_validator("draft_ports")
+    @classmethod
+    def _are_addresses(cls, value: list[str]) -> list[str]:
+        for port in value:
+            if not port.startswith(("ipc://", "tcp://", "inproc://")):
+                raise ValueError(f"{port!r} is no ZeroMQ address: it must begin with ipc:// or tcp://")
+        return value
+
+
+class Limits(_Section):
+    """Sizes in bytes, times in seconds."""
+
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 2 << 20
+    keep_alive_s: Seconds = 10.0
+    stalled_client_s: Seconds = 60.0
+    connect_timeout_s: Seconds = 5.0
+    read_timeout_s: Seconds = 600.0
+    probe_timeout_s: Seconds = 3.0
+    shutdown_s: Annotated[int, Field(ge=1)] = 20
+
+
+class BrokerOptions(_Section):
+    """The part of the broker's settings that an operator changes."""
+
+    k: Annotated[int, Field(ge=1, le=256)] = _BROKER.k
+    ahead: Annotated[int, Field(ge=1, le=4096)] | None = _BROKER.ahead
+    tapes_per_stream: Annotated[int, Field(ge=1, le=16)] = _BROKER.tapes_per_stream
+    max_hold_ms: Annotated[float, Field(ge=0)] = _BROKER.max_hold_ms
+    first_hold_ms: Annotated[float, Field(ge=0)] = _BROKER.first_hold_ms
+
+    def to_broker(self) -> BrokerSettings:
+        return BrokerSettings(**self.model_dump())
+
+
+class LogSettings(_Section):
+    level: logs.Level = "info"
+    format: logs.Format = "text"
+
+
+class GatewaySettings(BaseSettings):
+    """Everything the gateway can be told."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, validate_default=True
+    )
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    verifiers: Annotated[list[VerifierSettings], Field(min_length=1)] = Field(
+        default_factory=lambda: [VerifierSettings(url="http://127.0.0.1:8000")]
+    )
+    api_keys: Annotated[list[SecretStr], NoDecode] = []
+    api_keys_file: Path | None = None
+    node_keys: Annotated[list[str], NoDecode] = []
+    metrics_key: Literal["auto", "required", "none"] = "auto"
+    limits: Limits = Limits()
+    broker: BrokerOptions = BrokerOptions()
+    log: LogSettings = LogSettings()
+
+    @field_validator("api_keys", "node_keys", mode="before")
+    @classmethod
+    def _commas_separate(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return value
+
+    @field_validator("node_keys")
+    @classmethod
+    def _are_node_keys(cls, value: list[str]) -> list[str]:
+        for key in value:
+            if len(key) != 64 or any(c not in "0123456789abcdef" for c in key.lower()):
+                raise ValueError("each must be an Ed25519 public key of 64 hexadecimal digits (nexus agent key)")
+        return [key.lower() for key in value]
+
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_have_length(cls, value: list[SecretStr]) -> list[SecretStr]:
+        for key in value:
+            text = key.get_secret_value()
+            if len(text) < 8 or not text.isascii() or not text.isprintable() or " " in text:
+                raise ValueError("each key must be at least 8 printable ASCII characters without spaces")
+        return value
+
+    @field_validator("api_keys_file")
+    @classmethod
+    def _some_key(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        # Here and not in a check of the whole, so that it is reported together with other fields' errors.
+        if not (read_keys(value) if value is not None else info.data.get("api_keys", ["(wrong)"])):
+            raise ValueError(
+                f"no API key is set, so nobody could use the gateway: set api_keys in the settings file or "
+                f"{ENV_PREFIX}API_KEYS, or name a file of keys with --api-keys-file"
+            )
+        return value
+
+    def all_api_keys(self) -> list[str]:
+        """Keys given directly and those of the file. Never log them."""
+        keys = [key.get_secret_value() for key in self.api_keys]
+        return keys + (read_keys(self.api_keys_file) if self.api_keys_file else [])
+
+    def metrics_need_key(self) -> bool:
+        """By default only when the gateway listens beyond this machine."""
+        if self.metrics_key == "auto":
+            return self.host not in ("127.0.0.1", "::1", "localhost")
+        return self.metrics_key == "required"
+
+
+def read_keys(path: Path) -> list[str]:
+    """One key a line; empty lines and lines that begin with # are skipped."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text file"
+        raise ValueError(f"{path} cannot be read ({reason}); name a file with one key on each line") from None
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -1,0 +1,1 @@
+"""Client of the verifiers' HTTP servers: opens a stream, reads its chunks and translates its errors."""

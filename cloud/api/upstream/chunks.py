@@ -1,0 +1,159 @@
+"""The chunks that a vLLM server streams, as far as the gateway reads them, and the events they become."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from shared.errors import UpstreamFailed
+
+EVENT_LIMIT = 4 << 20
+"""Largest server-sent event accepted from a verifier, bytes."""
+
+
+class TopLogprob(msgspec.Struct):
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob] = []
+
+
+class ChunkLogprobs(msgspec.Struct):
+    """Chat sends `content`, completions the four parallel lists."""
+
+    content: list[TokenLogprob] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class ChunkDelta(msgspec.Struct):
+    content: str | None = None
+
+
+class ChunkChoice(msgspec.Struct):
+    delta: ChunkDelta | None = None
+    text: str | None = None
+    logprobs: ChunkLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+
+
+class PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class ChunkUsage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class ChunkError(msgspec.Struct):
+    message: str = ""
+    code: int | str | None = None
+
+
+class Chunk(msgspec.Struct):
+    choices: list[ChunkChoice] = []
+    usage: ChunkUsage | None = None
+    error: ChunkError | None = None
+    system_fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One output token. `text` is empty while the character that it belongs to is unfinished."""
+
+    id: int | None
+    text: str
+    logprob: float
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """New text, and the tokens it came with when the request asked for them; either may run ahead."""
+
+    text: str
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    fingerprint: str | None = None
+
+
+Piece = Delta | Finish | Usage
+_FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_decoder = msgspec.json.Decoder(Chunk)
+
+
+async def server_sent_events(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The `data:` payload of each event. Splits at line feeds only: JSON text may hold U+2028 and U+0085."""
+    buffer = b""
+    async for block in source:
+        buffer += block
+        *events, buffer = buffer.replace(b"\r\n", b"\n").split(b"\n\n")
+        for event in events:
+            lines = [line[5:].lstrip() for line in event.split(b"\n") if line.startswith(b"data:")]
+            if lines:
+                yield b"\n".join(lines)
+        if len(buffer) > EVENT_LIMIT:
+            raise UpstreamFailed("The verifier sent an answer that the gateway cannot read.")
+
+
+def read_chunk(data: bytes) -> Iterator[Piece]:
+    """What one chunk says; raises `UpstreamFailed` for an error in it or for an aborted answer."""
+    try:
+        chunk = _decoder.decode(data)
+    except msgspec.DecodeError:
+        raise UpstreamFailed("The verifier sent an answer that the gateway cannot read.") from None
+    if chunk.error is not None:
+        raise UpstreamFailed("The verifier failed while it worked on the request. Try again.")
+    for choice in chunk.choices:
+        text = (choice.delta.content if choice.delta else choice.text) or ""
+        tokens = _tokens(choice)
+        if text or tokens:
+            yield Delta(text, tokens)
+        if choice.finish_reason is not None:
+            if choice.finish_reason not in _FINISH_REASONS:
+                raise UpstreamFailed("The verifier gave the request up before it was finished. Try again.")
+            yield Finish(choice.finish_reason)
+    if (usage := chunk.usage) is not None:
+        details = usage.prompt_tokens_details
+        cached = details.cached_tokens if details and details.cached_tokens else 0
+        yield Usage(usage.prompt_tokens, usage.completion_tokens, cached, chunk.system_fingerprint)
+
+
+def _tokens(choice: ChunkChoice) -> tuple[Token, ...]:
+    ids: list[int | None] = list(choice.token_ids or ())
+    logprobs = choice.logprobs
+    if logprobs is None:
+        return ()
+    if logprobs.content is not None:
+        ids += [None] * (len(logprobs.content) - len(ids))
+        return tuple(
+            Token(id_, entry.token, entry.logprob, tuple((t.token, t.logprob) for t in entry.top_logprobs))
+            for id_, entry in zip(ids, logprobs.content, strict=False)
+        )
+    texts = logprobs.tokens or []
+    values = logprobs.token_logprobs or [None] * len(texts)
+    tops = logprobs.top_logprobs or [None] * len(texts)
+    ids += [None] * (len(texts) - len(ids))
+    return tuple(
+        Token(id_, text, -9999.0 if value is None else value, tuple((top or {}).items()))
+        for id_, text, value, top in zip(ids, texts, values, tops, strict=False)
+    )

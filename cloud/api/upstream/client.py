@@ -1,0 +1,112 @@
+"""One verifier's HTTP server: lists its models and streams generations. Closing the stream stops the engine."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import msgspec
+
+from cloud.api.upstream import errors
+from cloud.api.upstream.chunks import Finish, Piece, read_chunk, server_sent_events
+from shared.errors import NexusError, Unavailable, UpstreamFailed
+
+_ERROR_LIMIT = 64 << 10
+_PROMPT_PARAM = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
+
+
+class VerifierUnreachable(Unavailable):
+    """No connection to this verifier: another one may be asked."""
+
+
+class _Card(msgspec.Struct):
+    id: str
+    created: int = 0
+    max_model_len: int | None = None
+
+
+class _Cards(msgspec.Struct):
+    data: list[_Card]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model that a verifier offers; `context_length` in tokens."""
+
+    name: str
+    created: int
+    context_length: int | None
+
+
+class VerifierClient:
+    """Shares the caller's `http` client, which sets the time limits; `open_streams` is the number now running."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str, api_key: str | None = None) -> None:
+        self._http = http
+        self._url = url.rstrip("/")
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self.open_streams = 0
+
+    async def models(self, timeout_s: float) -> list[ServedModel]:
+        """Raises `VerifierUnreachable` or `UpstreamFailed`."""
+        try:
+            response = await self._http.get(self._url + "/v1/models", headers=self._headers, timeout=timeout_s)
+        except httpx2.HTTPError:
+            raise VerifierUnreachable("The verifier cannot be reached. Try again shortly.") from None
+        try:
+            cards = msgspec.json.decode(response.content, type=_Cards) if response.is_success else None
+        except msgspec.DecodeError:
+            cards = None
+        if cards is None:
+            raise UpstreamFailed("The verifier does not list its models.")
+        return [ServedModel(card.id, card.created, card.max_model_len) for card in cards.data]
+
+    @asynccontextmanager
+    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[AsyncIterator[Piece]]:
+        """Open a generation; the request was accepted when this yields. Leaving it, in whatever way, closes it."""
+        request = self._http.build_request(
+            "POST", self._url + path, content=msgspec.json.encode(payload), headers=self._headers
+        )
+        request.headers["content-type"] = "application/json"
+        self.open_streams += 1
+        response: httpx2.Response | None = None
+        try:
+            try:
+                response = await self._http.send(request, stream=True)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                raise VerifierUnreachable("The verifier cannot be reached. Try again shortly.") from None
+            except httpx2.HTTPError:
+                raise UpstreamFailed("The verifier did not answer. Try again.") from None
+            if response.status_code != 200:
+                raise await self._refusal(response, path, payload["model"])
+            yield self._pieces(response)
+        finally:
+            self.open_streams -= 1
+            if response is not None:
+                await response.aclose()
+
+    async def _refusal(self, response: httpx2.Response, path: str, model: str) -> NexusError:
+        body = b""
+        try:
+            async for block in response.aiter_bytes():
+                body += block
+                if len(body) > _ERROR_LIMIT:
+                    break
+        except httpx2.HTTPError:
+            body = b""
+        return errors.from_response(response.status_code, body, model=model, prompt_param=_PROMPT_PARAM[path])
+
+    async def _pieces(self, response: httpx2.Response) -> AsyncIterator[Piece]:
+        finished = False
+        try:
+            async for data in server_sent_events(response.aiter_bytes()):
+                if data == b"[DONE]":
+                    break
+                for piece in read_chunk(data):
+                    finished = finished or isinstance(piece, Finish)
+                    yield piece
+        except httpx2.HTTPError:
+            raise UpstreamFailed("The connection to the verifier broke. Try again.") from None
+        if not finished:
+            raise UpstreamFailed("The verifier ended the answer before it was finished. Try again.")
