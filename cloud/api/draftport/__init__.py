@@ -1,0 +1,1 @@
+"""Carries the draft port's messages between the gateway and its verifiers over ZeroMQ."""

@@ -1,0 +1,1 @@
+"""Serves the WebSocket on which draft nodes connect."""
