@@ -1,0 +1,1 @@
+"""Draft engines behind one port: vLLM where it runs, transformers everywhere else."""
