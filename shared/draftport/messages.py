@@ -56,7 +56,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Holds that ended without a draft."""
 
 
-class Attached(PortMessage, tag="attached"):
+class Attached(PortMessage, frozen=True, kw_only=True, tag="attached"):
     """Answer to `Attach`: what is served here, and the counts so far."""
 
     verifier: str
@@ -72,7 +72,7 @@ class Attached(PortMessage, tag="attached"):
     counts: Counts
 
 
-class Opened(PortMessage, tag="opened"):
+class Opened(PortMessage, frozen=True, kw_only=True, tag="opened"):
     """The engine admitted a stream (or this answers `Resync`, with the tokens so far)."""
 
     stream: str
@@ -88,7 +88,7 @@ class Opened(PortMessage, tag="opened"):
     why_not: str = ""
 
 
-class Verified(PortMessage, tag="verified"):
+class Verified(PortMessage, frozen=True, kw_only=True, tag="verified"):
     """One step's tokens for one stream."""
 
     stream: str
@@ -109,7 +109,7 @@ class Verified(PortMessage, tag="verified"):
     """Newest epoch seen on `source`'s tape."""
 
 
-class Closed(PortMessage, tag="closed"):
+class Closed(PortMessage, frozen=True, kw_only=True, tag="closed"):
     """The stream ended: finished, aborted, or the engine forgot it."""
 
     stream: str
@@ -119,14 +119,14 @@ class Closed(PortMessage, tag="closed"):
 # --- gateway to verifier ---------------------------------------------------------------------
 
 
-class Attach(PortMessage, tag="attach"):
+class Attach(PortMessage, frozen=True, kw_only=True, tag="attach"):
     """Tells the verifier where this gateway's events go. Sent every `ATTACH_INTERVAL_S`."""
 
     gateway: str
     protocol: int = PROTOCOL
 
 
-class PortDraft(PortMessage, tag="draft"):
+class PortDraft(PortMessage, frozen=True, kw_only=True, tag="draft"):
     """A node's guess, checked by the gateway (right node, right stream, ids in range) and checked again here."""
 
     stream: str
@@ -136,14 +136,14 @@ class PortDraft(PortMessage, tag="draft"):
     tokens: tuple[int, ...]
 
 
-class DropTape(PortMessage, tag="drop"):
+class DropTape(PortMessage, frozen=True, kw_only=True, tag="drop"):
     """The node behind this tape is gone; wait for it no longer."""
 
     stream: str
     tape: str
 
 
-class Policy(PortMessage, tag="policy"):
+class Policy(PortMessage, frozen=True, kw_only=True, tag="policy"):
     """How this stream is to be treated: longest wait for a draft in flight, longest draft."""
 
     stream: str
@@ -151,7 +151,7 @@ class Policy(PortMessage, tag="policy"):
     k: int
 
 
-class Resync(PortMessage, tag="resync"):
+class Resync(PortMessage, frozen=True, kw_only=True, tag="resync"):
     """The gateway missed something: please send `Opened` again with all tokens so far."""
 
     stream: str

@@ -1,0 +1,92 @@
+"""`nexus verifier`: starts a vLLM server that checks drafts."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from shared.models.resolve import resolve
+
+from cloud.verifier import serve as serving
+from cloud.verifier import versions
+from cloud.verifier.settings import PluginSettings, rank_address
+from shared import fingerprint
+from shared.paths import default_draft_port
+
+app = typer.Typer(
+    name="verifier",
+    help="The verifier: a stock vLLM server that checks drafts from outside.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _verifier() -> None:
+    """The verifier: a stock vLLM server that checks drafts from outside."""
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Argument(help="Catalogue name (`nexus models list`), model folder, or Hugging Face id.")
+    ],
+    draft_port: Annotated[
+        str,
+        typer.Option(
+            help="Where gateways send drafts: ipc://PATH (a local socket) or tcp://HOST:PORT. "
+            "Data-parallel rank r listens on PATH-r or PORT+r.",
+            show_default="a socket of this user",
+        ),
+    ] = "",
+    max_draft: Annotated[
+        int, typer.Option(min=1, max=64, help="Most draft tokens that one step checks for one request.")
+    ] = 8,
+    gather_ms: Annotated[
+        float, typer.Option(min=0, help="How long a step waits so that drafts on their way can share it.")
+    ] = 10.0,
+    draft_port_secret: Annotated[
+        Path | None, typer.Option(help="File with the verifier's CURVE key pair; needed for tcp.")
+    ] = None,
+    draft_port_clients: Annotated[
+        Path | None, typer.Option(help="Folder with the public keys of gateways; needed for tcp.")
+    ] = None,
+) -> None:
+    """Serves MODEL, with every flag of `vllm serve` passed on.
+
+    The answers are the model's own, with or without drafts: without any, this is plain vLLM.
+
+    Examples:
+
+      nexus verifier serve qwen2.5-coder-1.5b --port 8000
+
+      nexus verifier serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4 --max-draft 8
+    """
+    build, version = versions.check()
+    on_gpu = build == "vllm"
+    folder = resolve(model)
+    settings = PluginSettings(
+        draft_port=draft_port or default_draft_port(),
+        model=Path(model).name if Path(model).is_dir() else model,
+        fingerprint=fingerprint.fingerprint(folder),
+        vocabulary=fingerprint.vocabulary(folder),
+        gather_ms=gather_ms,
+        curve_secret=str(draft_port_secret) if draft_port_secret else None,
+        curve_clients=str(draft_port_clients) if draft_port_clients else None,
+    )
+    address = rank_address(settings.draft_port, 0)
+    launch = serving.launch(
+        folder=folder,
+        settings=settings,
+        max_draft=max_draft,
+        on_gpu=on_gpu,
+        extra=context.args,
+        environ=os.environ,
+    )
+    print(
+        f"Serving {settings.model} with vLLM {version} ({'GPU' if on_gpu else 'CPU'} build, first model runner), "
+        f"drafts of up to {max_draft} tokens on {address}",
+        file=sys.stderr,
+    )
+    serving.replace_process(launch)

@@ -1,0 +1,1 @@
+"""What the verifier knows about drafts: tapes, holds and counts, without the engine."""

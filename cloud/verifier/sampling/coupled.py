@@ -1,0 +1,65 @@
+"""The target's token for each row: argmax of filtered, scaled logits plus shared Gumbel noise."""
+
+from dataclasses import dataclass
+
+import torch
+
+from cloud.verifier.sampling.filters import filter_logits
+from shared.noise import gumbel
+
+GREEDY_BELOW = 1e-5
+"""Temperatures below this are greedy, as in the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowParameters:
+    """What decides each row's token; all tensors on the logits' device, one entry per row."""
+
+    temperature: torch.Tensor
+    """float32; 0 is greedy."""
+    seed: torch.Tensor
+    """int64"""
+    position: torch.Tensor
+    """int64: index of the input token, one less than that of the token being chosen."""
+    top_k: torch.Tensor | None = None
+    top_p: torch.Tensor | None = None
+    min_p: torch.Tensor | None = None
+
+    def at(self, rows: torch.Tensor) -> "RowParameters":
+        """The parameters of some rows only."""
+        pick = {
+            name: None if value is None else value[rows]
+            for name in ("temperature", "seed", "position", "top_k", "top_p", "min_p")
+            for value in (getattr(self, name),)
+        }
+        return RowParameters(**pick)
+
+
+def choose(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    """The target's token of each row.
+
+    Args:
+        logits: float32 [rows, vocabulary], after penalties, bias and grammar masks. Not modified.
+        rows: one set of parameters per row.
+
+    Returns:
+        int64 [rows]. It depends on nothing but the row's own logits and parameters.
+    """
+    tokens = logits.argmax(dim=1)
+    sampled = (rows.temperature >= GREEDY_BELOW).nonzero().squeeze(1)
+    if sampled.numel():
+        tokens[sampled] = _sample(logits[sampled], rows.at(sampled))
+    return tokens
+
+
+def _sample(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    scaled = logits / rows.temperature.unsqueeze(1)
+    scaled = filter_logits(scaled, rows.top_k, rows.top_p, rows.min_p)
+    # Noise is bounded, so a token far enough below the best one cannot win: hash only the others.
+    reach = scaled.amax(dim=1, keepdim=True) - gumbel.SPREAD
+    row, token = (scaled >= reach).nonzero(as_tuple=True)
+    prefix = gumbel.prefix(rows.seed, rows.position, torch)[row]
+    noise = gumbel.from_uniform(gumbel.uniform(gumbel.hash_tokens(prefix, token.int()), torch), torch)
+    noised = torch.full_like(scaled, float("-inf"))
+    noised[row, token] = scaled[row, token] + noise
+    return noised.argmax(dim=1)

@@ -1,0 +1,128 @@
+"""Turns `nexus verifier serve` into the command line of a stock vLLM server that loads the plugin."""
+
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from cloud.verifier.settings import CONFIG_KEY, PluginSettings
+from shared.errors import ConfigError
+
+_ENGINE = "cloud.verifier.engine"
+_OURS = {
+    "--scheduler-cls": "the plugin's scheduler takes the drafts in",
+    "--worker-cls": "the plugin's worker samples",
+    "--speculative-config": "drafts come from nodes; set their greatest length with --max-draft",
+    "--async-scheduling": "drafts need each step's result before the next is scheduled",
+}
+"""vLLM flags that the plugin needs for itself, and why."""
+
+CPU_KV_CACHE_GIB = "4"
+"""KV cache on a machine without a GPU, unless VLLM_CPU_KVCACHE_SPACE or a flag says otherwise: vLLM would take nearly
+all memory, and a draft node may run beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A process to start: its arguments and its environment."""
+
+    argv: list[str]
+    env: dict[str, str] = field(repr=False)
+
+
+def launch(
+    *,
+    folder: Path,
+    settings: PluginSettings,
+    max_draft: int,
+    on_gpu: bool,
+    extra: Sequence[str],
+    environ: Mapping[str, str],
+) -> Launch:
+    """The stock server's command line.
+
+    Args:
+        folder: the target model, in a form that vLLM loads.
+        settings: the plugin's settings.
+        max_draft: greatest number of draft tokens that a step checks for one request.
+        on_gpu: which of vLLM's two builds is installed.
+        extra: further flags of `vllm serve`, given by the user.
+        environ: the environment to start from.
+
+    Raises:
+        ConfigError: a flag collides with what the plugin needs, or its value is wrong.
+    """
+    given = {flag.split("=", 1)[0].replace("_", "-") for flag in extra if flag.startswith("--")}
+    for flag, reason in _OURS.items():
+        if flag in given:
+            raise ConfigError(f"{flag} cannot be set: {reason}.")
+    extra, additional = _split_additional(extra)
+    additional[CONFIG_KEY] = msgspec.to_builtins(settings)
+    speculative = {
+        "method": "custom_class",
+        "model": f"{_ENGINE}.proposer.SilentProposer",
+        "num_speculative_tokens": max_draft,
+    }
+    worker = "CoupledGPUWorker" if on_gpu else "CoupledCPUWorker"
+    argv = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
+    argv += ["--scheduler-cls", f"{_ENGINE}.scheduler.DraftScheduler"]
+    argv += ["--worker-cls", f"{_ENGINE}.worker.{worker}"]
+    argv += ["--speculative-config", json.dumps(speculative), "--no-async-scheduling"]
+    argv += ["--additional-config", json.dumps(additional)]
+    defaults = {
+        "--served-model-name": [settings.model],
+        "--generation-config": ["vllm"],
+        "--host": ["127.0.0.1"],
+    }
+    if not on_gpu:
+        defaults |= {"--block-size": ["32"], "--enforce-eager": []}
+    for flag, values in defaults.items():
+        if flag not in given:
+            argv += [flag, *values]
+    return Launch(argv=[*argv, *extra], env=_environment(environ, on_gpu, given))
+
+
+def _split_additional(extra: Sequence[str]) -> tuple[list[str], dict[str, object]]:
+    """Takes the user's own `--additional-config` out, so that ours can be added to it."""
+    rest: list[str] = []
+    additional: dict[str, object] = {}
+    flags = iter(extra)
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if name.replace("_", "-") != "--additional-config":
+            rest.append(flag)
+            continue
+        try:
+            parsed = json.loads(value if equals else next(flags, ""))
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"--additional-config must be a JSON object: {error}") from error
+        if not isinstance(parsed, dict):
+            raise ConfigError("--additional-config must be a JSON object.")
+        additional |= parsed
+    return rest, additional
+
+
+def _environment(environ: Mapping[str, str], on_gpu: bool, given: set[str]) -> dict[str, str]:
+    env = dict(environ)
+    env["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+    if on_gpu:
+        return env
+    if not given & {"--kv-cache-memory-bytes", "--gpu-memory-utilization"}:
+        env.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_CACHE_GIB)
+    openmp = Path(sysconfig.get_path("data")) / "lib" / "libiomp5.so"
+    if openmp.exists() and "libiomp5" not in env.get("LD_PRELOAD", ""):
+        # vLLM's own advice for its CPU build; without it, speculation loses much of its speed there.
+        env["LD_PRELOAD"] = ":".join(filter(None, [env.get("LD_PRELOAD"), str(openmp)]))
+    return env
+
+
+def replace_process(what: Launch) -> None:
+    """Becomes the server: signals reach it directly, and no process stands in between."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(what.argv[0], what.argv, what.env)
