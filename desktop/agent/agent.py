@@ -32,7 +32,6 @@ class Agent:
         self,
         *,
         gateways: tuple[str, ...],
-        streams: int,
         identity: Identity,
         make_worker: Callable[[], DraftWorker],
         describe: str,
@@ -45,7 +44,6 @@ class Agent:
         grace_s: float = STOP_GRACE_S,
     ) -> None:
         self._identity = identity
-        self._streams = streams
         self._log = log
         self._software = software
         self._limits = limits
@@ -115,7 +113,7 @@ class Agent:
             key=self._identity.key.public,
             engine=loaded.engine,
             models=loaded.offers,
-            streams=self._streams,
+            streams=loaded.streams,
             agent=self._software,
         )
 

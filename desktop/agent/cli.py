@@ -72,24 +72,31 @@ def run(
         str | None,
         typer.Option(help="auto, float32, bfloat16 or float16: number format of the model. [default: auto]"),
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of the engine. [default: 0, the engine chooses]")
+    ] = None,
     threads_bind: Annotated[
-        str | None, typer.Option(help="CPU cores for the engine, like 0-3. [default: the engine chooses]")
+        str | None,
+        typer.Option(help="CPU cores for vLLM's CPU build, like 0-3. [default: vLLM chooses]"),
     ] = None,
     kv_cache_gib: Annotated[
-        float | None,
-        typer.Option(help="Memory for the KV cache on a CPU, GiB. [default: the engine chooses]"),
+        float | None, typer.Option(help="Memory for the KV cache on a CPU, GiB. [default: 1]")
     ] = None,
     max_model_len: Annotated[
         int | None,
-        typer.Option(help="Longest prompt and answer to draft for, tokens. [default: the model's own limit]"),
+        typer.Option(help="Longest prompt and answer to draft for, tokens. [default: 4096]"),
     ] = None,
     gpu_memory_utilization: Annotated[
         float | None,
-        typer.Option(help="Share of the GPU's memory that the engine may take, 0 to 1. [default: the engine chooses]"),
+        typer.Option(help="Share of the GPU's memory that the engine may take, 0 to 1. [default: 0.3]"),
     ] = None,
     key_file: Annotated[
         Path | None,
         typer.Option(help="This node's secret key; made when missing. [default: node.key in the configuration folder]"),
+    ] = None,
+    worker_log: Annotated[
+        Path | None,
+        typer.Option(help="File for what the engine prints. [default: logs/draft-worker.log in the cache folder]"),
     ] = None,
     config: _Config = None,
     log_format: Annotated[
@@ -111,11 +118,13 @@ def run(
         engine=engine,
         streams=streams,
         dtype=dtype,
+        threads=threads,
         threads_bind=threads_bind,
         kv_cache_gib=kv_cache_gib,
         max_model_len=max_model_len,
         gpu_memory_utilization=gpu_memory_utilization,
         key_file=key_file,
+        worker_log=worker_log,
     )
     from desktop.agent.app import run_agent  # what only `run` needs stays out of `--help` and `key`
 

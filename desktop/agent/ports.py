@@ -14,6 +14,8 @@ class Loaded:
     engine: str
     """For people and for the cloud's statistics: name and version."""
     offers: tuple[ModelOffer, ...]
+    streams: int
+    """Streams that it drafts for at once."""
 
 
 class DraftWorker(Protocol):

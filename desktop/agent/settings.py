@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from shared.errors import ConfigError
-from shared.paths import config_dir
+from shared.paths import cache_dir, config_dir
 
 ENV_PREFIX = "NEXUS_AGENT_"
 CONNECT_PATH = "/v1/nodes/connect"
@@ -55,16 +55,20 @@ class AgentSettings(BaseSettings):
     streams: int = Field(default=8, ge=1, le=256)
     """Streams drafted for at once, in one batch."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    threads_bind: str | None = None
-    """CPU cores for the engine, like `0-3` or `0,2`; unset leaves the choice to the engine."""
-    kv_cache_gib: float | None = Field(default=None, gt=0, le=1024)
-    """Memory for the KV cache of a CPU engine, GiB."""
-    max_model_len: int | None = Field(default=None, ge=16)
-    """Longest prompt plus answer that is drafted for, tokens; unset takes the model's own limit."""
-    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
-    """Share of the GPU's memory that the engine may take; unset takes the engine's default."""
+    threads: int = Field(default=0, ge=0, le=4096)
+    """CPU threads of the engine; 0 leaves the number to the engine."""
+    threads_bind: str | None = Field(default=None, pattern=r"^[0-9,|-]+$|^(auto|nobind)$")
+    """CPU cores for vLLM's CPU build, like `0-3` (its VLLM_CPU_OMP_THREADS_BIND); unset leaves it to vLLM."""
+    kv_cache_gib: float = Field(default=1.0, gt=0, le=1024)
+    """Memory for the KV cache on a CPU, GiB."""
+    max_model_len: int = Field(default=4096, ge=16)
+    """Longest prompt plus answer that is drafted for, tokens; lowered to the model's own limit."""
+    gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
+    """Share of the GPU's memory that the engine may take."""
     key_file: Path = Field(default_factory=lambda: config_dir() / "node.key")
     """File with this node's secret key; made when it is missing."""
+    worker_log: Path = Field(default_factory=lambda: cache_dir() / "logs" / "draft-worker.log")
+    """File for what the draft engine prints."""
 
     @field_validator("gateway", mode="before")
     @classmethod
@@ -75,7 +79,7 @@ class AgentSettings(BaseSettings):
             return tuple(connect_url(str(item)) for item in value)
         return value
 
-    @field_validator("key_file", mode="after")
+    @field_validator("key_file", "worker_log", mode="after")
     @classmethod
     def _home(cls, value: Path) -> Path:
         return value.expanduser()

@@ -167,7 +167,7 @@ class LocalWorker:
         await self.ready.wait()
         if self.start_error is not None:
             raise self.start_error
-        return Loaded("counting 1", (ModelOffer(name="counter", fingerprint="f" * 64, vocabulary=1000),))
+        return Loaded("counting 1", (ModelOffer(name="counter", fingerprint="f" * 64, vocabulary=1000),), 5)
 
     async def drafts(self) -> AsyncIterator[Draft]:
         while True:
@@ -275,6 +275,17 @@ class Running:
 
 
 @pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder that has all of a model but its weights: 1,000 tokens."""
+    folder = tmp_path / "counter"
+    folder.mkdir()
+    vocabulary = {f"t{number}": number for number in range(1000)}
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordLevel", "vocab": vocabulary}}))
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
 def workers() -> Workers:
     return Workers()
 
@@ -299,14 +310,12 @@ async def start(tmp_path: Path, gateway: Gateway, workers: Workers) -> AsyncIter
         make_worker: Callable[[], DraftWorker] | None = None,
         *,
         limits: Limits | None = None,
-        streams: int = 8,
         retry_s: float = 0.0,
     ) -> Running:
         said = Said()
         link_delays = Fixed(retry_s)
         agent = Agent(
             gateways=(gateway.url,),
-            streams=streams,
             identity=load_identity(tmp_path / "node.key"),
             make_worker=make_worker or workers,
             describe="counter with counting",

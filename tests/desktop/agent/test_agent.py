@@ -28,8 +28,8 @@ async def test_a_node_proves_itself_and_drafts_for_three_streams_at_once(start: 
 
 
 async def test_the_hello_says_who_and_what(start: Any, gateway: Any, tmp_path: Any) -> None:
-    """Key from the file, engine and models from the worker, streams from the settings."""
-    running = start(streams=5)
+    """The key from the file, the rest from the worker."""
+    running = start()
     await gateway.nodes.get()
     (hello,) = gateway.hellos
     assert hello.key == NodeKey.load(tmp_path / "node.key").public
