@@ -21,7 +21,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 import vllm
 from vllm import EngineArgs, LLMEngine, SamplingParams
-from vllm.inputs import TokensPrompt
+from vllm.inputs import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
 from desktop.agent.engines.hardware import pick_device, pick_dtype
@@ -29,6 +29,8 @@ from desktop.agent.engines.hardware import pick_device, pick_dtype
 CPU_BLOCK = 32
 """vLLM's CPU attention needs multiples of 32; its default of 128 makes a new round cost 3 steps."""
 GPU_BLOCK = 16
+CPU_PREFILL = 512
+"""Most prefix tokens in one step on a CPU, so that a long prompt does not stall the other streams."""
 
 
 class _Round:
@@ -78,6 +80,7 @@ class VllmEngine:
             async_scheduling=False,
             max_model_len=self.max_model_len,
             max_num_seqs=config.max_streams,
+            max_num_batched_tokens=max(CPU_PREFILL, config.max_streams) if cpu else None,
             kv_cache_memory_bytes=config.kv_cache_bytes if cpu else None,
             gpu_memory_utilization=config.gpu_memory_utilization,
             skip_tokenizer_init=True,
@@ -104,7 +107,7 @@ class VllmEngine:
             output_kind=RequestOutputKind.DELTA,
         )
         try:
-            self._engine.add_request(request, TokensPrompt(prompt_token_ids=list(tokens)), parameters)
+            self._engine.add_request(request, tokens_input(list(tokens)), parameters)
         except Exception as exc:
             raise EngineError(f"vLLM refused to draft: {exc}") from exc
         current = _Round(stream, request, len(tokens), len(tokens) + count)

@@ -1,0 +1,202 @@
+"""What every draft engine guarantees; each test runs against each engine."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from desktop.agent.engines.port import Drafted, DraftEngine
+from shared.errors import EngineError
+from shared.ids import StreamId
+from shared.sampling import Sampling
+
+A, B, C = StreamId("s0"), StreamId("s1"), StreamId("s2")
+GREEDY = Sampling()
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    chooser = random.Random(seed)
+    return [chooser.randrange(100, 900) for _ in range(length)]
+
+
+def start(engine: DraftEngine, stream: StreamId, tokens: Sequence[int], count: int) -> None:
+    engine.start(stream, tokens, count, GREEDY, None)
+
+
+def run(engine: DraftEngine, limit: int = 1000) -> list[Drafted]:
+    """Step until nothing runs."""
+    drafted: list[Drafted] = []
+    while engine.busy:
+        drafted += engine.step()
+        limit -= 1
+        assert limit, "the engine never finishes"
+    return drafted
+
+
+def draft(engine: DraftEngine, stream: StreamId, tokens: Sequence[int], count: int) -> list[int]:
+    start(engine, stream, tokens, count)
+    return [item.token for item in run(engine) if item.stream == stream and item.token is not None]
+
+
+def from_scratch(engine: DraftEngine, tokens: Sequence[int], count: int) -> list[int]:
+    """The plain greedy continuation, on a stream that holds nothing."""
+    engine.forget(C)
+    return draft(engine, C, tokens, count)
+
+
+def test_a_round_drafts_the_asked_count_at_consecutive_positions(engine: DraftEngine) -> None:
+    """Positions begin at the prefix's length; exactly the last token is marked."""
+    tokens = prompt(1, 12)
+    start(engine, A, tokens, 6)
+    assert engine.busy
+    items = run(engine)
+    assert [item.pos for item in items] == list(range(12, 18))
+    assert [item.last for item in items] == [False] * 5 + [True]
+    assert all(item.token is not None and 0 <= item.token < engine.vocabulary for item in items)
+
+
+def test_continuing_agreed_guesses_equals_one_long_round(engine: DraftEngine) -> None:
+    """Round after round on the own guesses gives the plain greedy continuation."""
+    tokens = prompt(2, 20)
+    whole = from_scratch(engine, tokens, 12)
+    pieces: list[int] = []
+    for count in (1, 4, 2, 5):
+        pieces += draft(engine, A, tokens + pieces, count)
+    assert pieces == whole
+
+
+def test_rolling_back_to_a_diverged_prefix_equals_from_scratch(engine: DraftEngine) -> None:
+    """Nothing of a rejected suffix shows in what is drafted after it."""
+    tokens = prompt(3, 40)
+    guessed = draft(engine, A, tokens, 8)
+    for agreed in (5, 0, 7):
+        diverged = tokens + guessed[:agreed] + [99]
+        assert draft(engine, A, diverged, 6) == from_scratch(engine, diverged, 6)
+    shorter = tokens[:9]
+    assert draft(engine, A, shorter, 4) == from_scratch(engine, shorter, 4)
+    assert draft(engine, A, tokens, 8) == guessed
+
+
+def test_the_same_prefix_again_gives_the_same_draft(engine: DraftEngine) -> None:
+    """A prefix that is wholly cached still has its last position computed."""
+    for length in (1, 31, 32, 33, 64):
+        tokens = prompt(4, length)
+        first = draft(engine, A, tokens, 3)
+        assert draft(engine, A, tokens, 3) == first
+        assert draft(engine, A, [*tokens, first[0]], 2) == first[1:]
+
+
+def test_streams_drafted_together_do_not_mix(engine: DraftEngine) -> None:
+    """Streams that share a prefix, run ahead and restart amid others each get their own continuation."""
+    common = prompt(5, 33)
+    prompts = {A: [*common, 101], B: [*common, 102], C: prompt(6, 7)}
+    expected = {stream: from_scratch(engine, tokens, 8) for stream, tokens in prompts.items()}
+    got: dict[StreamId, list[int]] = {stream: [] for stream in prompts}
+    for stream, tokens in prompts.items():
+        start(engine, stream, tokens, 8)
+        for item in engine.step():
+            got[item.stream].append(item.token or 0)
+    start(engine, B, prompts[B], 8)
+    got[B].clear()
+    for item in run(engine):
+        assert item.pos == len(prompts[item.stream]) + len(got[item.stream])
+        got[item.stream].append(item.token or 0)
+    assert got == expected
+
+
+def test_a_step_yields_at_most_one_token_per_stream(engine: DraftEngine) -> None:
+    """All running streams move in one step."""
+    for stream in (A, B, C):
+        start(engine, stream, prompt(7, 5), 4)
+    seen = 0
+    while engine.busy:
+        streams = [item.stream for item in engine.step()]
+        assert len(streams) == len(set(streams))
+        seen = max(seen, len(streams))
+    assert seen == 3
+
+
+def test_a_stopped_round_yields_nothing_more(engine: DraftEngine) -> None:
+    """The other streams go on; the stopped one can start again."""
+    tokens = prompt(8, 10)
+    whole = from_scratch(engine, tokens, 5)
+    start(engine, A, tokens, 20)
+    start(engine, B, tokens, 5)
+    engine.step()
+    engine.stop(A)
+    assert {item.stream for item in run(engine)} == {B}
+    assert draft(engine, A, tokens, 5) == whole
+
+
+def test_a_restart_replaces_the_running_round(engine: DraftEngine) -> None:
+    """Tokens of the replaced round never come, at positions that both rounds have included."""
+    first, second = prompt(9, 10), prompt(10, 10)
+    start(engine, A, first, 20)
+    engine.step()
+    engine.step()
+    assert draft(engine, A, second, 5) == from_scratch(engine, second, 5)
+
+
+def test_forgetting_ends_the_round(engine: DraftEngine) -> None:
+    """A forgotten stream is as good as new."""
+    tokens = prompt(11, 18)
+    start(engine, A, tokens, 5)
+    engine.step()
+    engine.forget(A)
+    assert not engine.busy
+    assert engine.step() == []
+    assert draft(engine, A, tokens, 5) == from_scratch(engine, tokens, 5)
+
+
+def test_unknown_streams_are_ignored(engine: DraftEngine) -> None:
+    """Stopping and forgetting what is not there is no error."""
+    engine.stop(StreamId("nobody"))
+    engine.forget(StreamId("nobody"))
+    assert not engine.busy
+    assert engine.step() == []
+
+
+def test_a_round_ends_at_the_context_limit(engine: DraftEngine) -> None:
+    """Prefix and draft together fill max_model_len and no more."""
+    limit = engine.max_model_len
+    assert len(draft(engine, A, prompt(12, limit - 3), 20)) == 3
+    assert len(draft(engine, A, prompt(12, limit - 1), 20)) == 1
+
+
+def test_a_prefix_that_fills_the_context_is_refused_in_words(engine: DraftEngine) -> None:
+    """The message names the length, the limit and the setting."""
+    limit = engine.max_model_len
+    for length in (limit, limit + 1):
+        with pytest.raises(EngineError, match=rf"{length} tokens.*{limit}.*max_model_len"):
+            start(engine, A, prompt(13, length), 4)
+    assert not engine.busy
+
+
+@pytest.mark.parametrize("bad", [-1, "vocabulary"])
+def test_an_id_outside_the_vocabulary_is_refused_in_words(engine: DraftEngine, bad: int | str) -> None:
+    """And the engine lives on."""
+    token = engine.vocabulary if bad == "vocabulary" else int(bad)
+    with pytest.raises(EngineError, match=f"Token id {token} is outside"):
+        start(engine, A, [100, token, 101], 4)
+    assert len(draft(engine, A, [100, 101], 2)) == 2
+
+
+def test_an_empty_prefix_or_round_is_refused_in_words(engine: DraftEngine) -> None:
+    """There is nothing to continue, or nothing to draft."""
+    with pytest.raises(EngineError, match="at least one token"):
+        start(engine, A, [], 4)
+    with pytest.raises(EngineError, match="at least 1"):
+        start(engine, A, [100], 0)
+
+
+def test_one_stream_too_many_is_refused_in_words(engine: DraftEngine) -> None:
+    """Only running rounds count, and replacing one needs no further place."""
+    streams = [StreamId(f"s{number}") for number in range(engine.max_streams)]
+    for stream in streams:
+        start(engine, stream, prompt(14, 4), 30)
+    with pytest.raises(EngineError, match="max_streams"):
+        start(engine, StreamId("s9"), prompt(14, 4), 3)
+    start(engine, streams[0], prompt(15, 4), 3)
+    engine.stop(streams[1])
+    start(engine, StreamId("s9"), prompt(14, 4), 3)
+    assert {item.stream for item in run(engine)} == {*streams, StreamId("s9")} - {streams[1]}
