@@ -21,10 +21,8 @@ FORM: Final = "nexus-tokenizer-1"
 _OTHER_FILES: Final = ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "spiece.model")
 
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "ByteLevel": {"add_prefix_space": True, "use_regex": True},
-    "Split": {"invert": False},
-    "Digits": {"individual_digits": False},
-    "Metaspace": {"replacement": "▁", "prepend_scheme": "always", "split": True},
+    "ByteLevel": {"use_regex": True},
+    "Metaspace": {"prepend_scheme": "always", "split": True},
 }
 """Values that older library versions did not write because there was no choice yet."""
 
