@@ -79,6 +79,7 @@ def main() -> None:
         max_model_len=MAX_MODEL_LEN,
         dtype="float32",
         device="cpu",
+        threads=1,
         kv_cache_bytes=256 << 20,
     )
     engine = choose.create(name, config)

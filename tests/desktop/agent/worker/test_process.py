@@ -254,7 +254,13 @@ async def test_a_real_engine_drafts_for_two_streams(spawn: Spawn, engine: str) -
 
     folder = await asyncio.to_thread(resolve, "smollm2-135m")
     config = EngineConfig(
-        model=str(folder), max_streams=2, max_model_len=256, dtype="float32", device="cpu", kv_cache_bytes=256 << 20
+        model=str(folder),
+        max_streams=2,
+        max_model_len=256,
+        dtype="float32",
+        device="cpu",
+        threads=1,
+        kv_cache_bytes=256 << 20,
     )
     client = await spawn(Start(engine=engine, config=config, model="smollm2-135m"))
     messages = aiter(client)
