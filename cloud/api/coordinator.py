@@ -10,7 +10,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import assert_never
 
@@ -108,7 +108,7 @@ class Coordinator:
         self._events: deque[ev.Event] = deque()
         self._applying = False
         self.failures = 0
-        """Events that could not be applied: each is a fault in this program, and is in the log."""
+        """Events and commands that could not be carried out: each is a fault in this program, and is logged."""
         self._context: zmq.asyncio.Context | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -191,7 +191,7 @@ class Coordinator:
             "streams": len(broker.streams),
             "streams_drafted_for": sum(bool(stream.tapes) for stream in broker.streams.values()),
             "verifiers": len(broker.verifiers),
-            "event_failures": self.failures,
+            "broker_failures": self.failures,
             "verifiers_configured": len(self._draft_ports.endpoints),
         }
         figures |= broker.counts.as_dict()
@@ -228,13 +228,12 @@ class Coordinator:
             self._applying = False
 
     def _apply(self, event: ev.Event) -> None:
-        try:
-            for command in self.broker.handle(event, self._clock()):
+        commands: list[do.Command] = []
+        with self._guard(event):
+            commands = self.broker.handle(event, self._clock())
+        for command in commands:
+            with self._guard(command):
                 self._carry_out(command)
-        except Exception:
-            # Drafting is only ever an optimisation: a fault here must not end a link, or the gateway.
-            self.failures += 1
-            _log.exception("coordinator.event_failed", kind=type(event).__name__)
         match event:
             case ev.StreamOpened(stream=stream) | ev.StreamClosed(stream=stream):
                 registration = self.broker.registration(stream)
@@ -245,6 +244,15 @@ class Coordinator:
                     handle.notice()
             case _:
                 pass
+
+    @contextlib.contextmanager
+    def _guard(self, what: ev.Event | do.Command) -> Iterator[None]:
+        """Drafting is only ever an optimisation: a fault here must not end a link, or the gateway."""
+        try:
+            yield
+        except Exception:
+            self.failures += 1
+            _log.exception("coordinator.failed", kind=type(what).__name__)
 
     def _carry_out(self, command: do.Command) -> None:
         match command:

@@ -4,7 +4,7 @@ Nothing here waits, reads a clock or sends: time comes in as monotonic seconds, 
 out as commands, in order. A few rules to know when reading:
 
 - A stream that was not registered by the HTTP side, or must not be seen by nodes, is never shown to a node.
-- A node is asked for a stream with all tokens so far and told every committed token after that, without a gap.
+- A node is asked for a stream with all tokens so far, and told every token after that, without a gap.
 - When a node goes, its tape is dropped at the verifier and another free node takes the stream.
 """
 
@@ -116,14 +116,14 @@ class Broker:
         return out
 
     def tokenizer_mismatch(self, models: Iterable[ModelOffer]) -> TokenizerMismatch | None:
-        """Why a node with these models can draft for no target here; none while a verifier is still missing."""
+        """Why a node with these models can draft for no target here; none while a verifier is missing."""
         offered = {model.fingerprint for model in models}
         served = {verifier.fingerprint for verifier in self.verifiers.values()}
         if not served or len(self.verifiers) < self._expected_verifiers or offered & served:
             return None
         return TokenizerMismatch(
-            f"The node's draft models have the tokenizer fingerprints {_listed(offered)}; the target models served "
-            f"here have {_listed(served)}. Choose a draft model of the same family, with the same tokenizer."
+            f"The node's draft models have the tokenizer fingerprints {_listed(offered)}; the target models "
+            f"served here have {_listed(served)}. Choose a draft model that shares a target's tokenizer."
         )
 
     # --- nodes ---------------------------------------------------------------------------------
@@ -148,8 +148,7 @@ class Broker:
             self._take_streams(node, None, now, out)
 
     def _take_streams(self, node: Node, reason: str | None, now: float, out: Commands) -> None:
-        """The node drafts for none of its streams any more; others take them over. Without a reason the node is
-        gone and not told."""
+        """Others take over all streams of the node; without a reason the node is gone, and not told."""
         taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
         for stream in taken:
             tape = self._unassign(node.node, stream, out)
@@ -290,7 +289,7 @@ class Broker:
         self._policy(stream, out)
 
     def _adopt(self, stream: Stream, event: ev.StreamOpened, now: float, out: Commands) -> bool:
-        """Catch up with the verifier's own account of a known stream; false when it is another stream by now."""
+        """Catch up with the verifier's account of a known stream; false when it is another stream by now."""
         known = len(stream.tokens)
         if list(event.tokens[:known]) != stream.tokens:
             return False

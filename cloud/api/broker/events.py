@@ -74,7 +74,7 @@ class VerifierLost:
 
 @dataclass(frozen=True, slots=True)
 class StreamRegistered:
-    """A request is about to be sent to a verifier under this id; choice i of it is called `<id>/<i>` for i ≥ 1."""
+    """A request is about to go to a verifier under this id; its choice i ≥ 1 is called `<id>/<i>`."""
 
     stream: StreamId
     allow_nodes: bool
@@ -90,7 +90,7 @@ class StreamReleased:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """The engine admitted the stream, or answers a `Resync`; `tokens` are all so far, `prompt` of them the prompt."""
+    """The engine admitted the stream, or answers a `Resync`; `tokens` are all so far, the prompt's first."""
 
     endpoint: str
     stream: StreamId
@@ -103,7 +103,7 @@ class StreamOpened:
 
 @dataclass(frozen=True, slots=True)
 class StreamVerified:
-    """One step: `tokens` were committed from `pos` on, the first `accepted` of them from the draft on tape `source`."""
+    """One step committed `tokens` from `pos` on, the first `accepted` of them drafted on tape `source`."""
 
     endpoint: str
     stream: StreamId

@@ -46,7 +46,7 @@ class Node:
         return len(self.open) / self.slots
 
     def verified(self, drafted: int, accepted: int) -> None:
-        """A verification checked `drafted` tokens in a row: only the first mismatch is evidence, what follows it is not."""
+        """A verification checked `drafted` tokens: the first mismatch is evidence, what follows it is not."""
         keep = self.settings.posterior_decay
         self._hits = self._hits * keep + accepted
         self._misses = self._misses * keep + (1 if accepted < drafted else 0)
@@ -80,10 +80,7 @@ class Node:
     @property
     def poor(self) -> DemandReason | None:
         """Why this node comes last, if it does."""
-        if (
-            self.drafted >= self.settings.acceptance_min_drafted
-            and self.acceptance < self.settings.acceptance_floor
-        ):
+        if self.drafted >= self.settings.acceptance_min_drafted and self.acceptance < self.settings.acceptance_floor:
             return DemandReason.LOW_ACCEPTANCE
         p50 = self.response_ms(0.5)
         if p50 is not None and len(self._responses_ms) >= MIN_SAMPLES and p50 > self.settings.max_hold_ms:

@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 
+from shared.wire.limits import Limits
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerSettings:
-    """Times are in milliseconds (`_ms`) or seconds (`_s`). The holds are generous because a block of drafts takes
-    hundreds of milliseconds on a machine without a GPU; deployments on GPUs lower them."""
+    """Times are in milliseconds (`_ms`) or seconds (`_s`).
+
+    The holds are generous because a block of drafts takes hundreds of milliseconds on a machine without
+    a GPU; deployments on GPUs lower them.
+    """
 
     k: int = 4
     """Most draft tokens that one verification takes; the verifier's own cap applies as well."""
@@ -15,7 +20,7 @@ class BrokerSettings:
     tapes_per_stream: int = 1
     """How many nodes draft for one stream."""
     max_open_tokens: int = 32_768
-    """A stream that is longer when a node would be opened gets no node: every node would have to prefill it."""
+    """A stream longer than this is not opened at a node, which would have to prefill it."""
 
     max_hold_ms: float = 2_000.0
     """Longest time that a stream may sit out to wait for its draft."""
@@ -31,7 +36,7 @@ class BrokerSettings:
 
     prior_accepted: float = 3.0
     prior_rejected: float = 1.0
-    """Acceptance assumed before anything is measured (Beta prior); optimistic, so that new nodes are tried."""
+    """Acceptance assumed before any is measured (Beta prior); optimistic, so that new nodes are tried."""
     posterior_decay: float = 0.99
     """Weight kept by what was measured before, per verification."""
     acceptance_floor: float = 0.1
@@ -39,7 +44,7 @@ class BrokerSettings:
     acceptance_min_drafted: int = 200
     """Drafted tokens before the floor applies."""
     good_share: float = 0.7
-    """Nodes whose score is at least this share of the best one's are equally good: the least loaded one is taken."""
+    """Nodes with at least this share of the best score are equally good: the least loaded is taken."""
     response_scale_ms: float = 200.0
     """A node that takes this long counts half as much as one that answers at once."""
 
@@ -58,5 +63,10 @@ class BrokerSettings:
         for name in ("k", "tapes_per_stream", "max_open_tokens", "response_window", "max_faults"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
-        if self.ahead is not None and self.ahead < 1:
-            raise ValueError("ahead must be at least 1")
+        limits = Limits()
+        if self.k > limits.draft_tokens:
+            raise ValueError(f"k must be at most {limits.draft_tokens}, the protocol's limit")
+        if self.ahead is not None and not 1 <= self.ahead <= limits.ahead_tokens:
+            raise ValueError(f"ahead must be from 1 to {limits.ahead_tokens}, the protocol's limit")
+        if self.max_open_tokens > limits.context_tokens:
+            raise ValueError(f"max_open_tokens must be at most {limits.context_tokens}, the protocol's limit")

@@ -37,6 +37,8 @@ from shared.ids import GatewayId, ModelName, StreamId, TapeId, VerifierId
 LOST_AFTER_BEATS = 5
 """Unanswered `Attach`es in a row after which a verifier is taken for gone. Beats are counted, not seconds: a
 gateway that was suspended itself must not blame the verifier."""
+CONNECT_RETRY_S = 0.05
+"""How soon `Attach` is tried again while there is no connection."""
 QUEUE = 10_000
 """Messages that ZeroMQ holds in each direction; beyond it they are dropped, and the gap is noticed."""
 
@@ -120,13 +122,13 @@ class DraftPortClient:
     def close(self) -> None:
         self._socket.close(linger=0)
 
-    def beat(self) -> None:
-        """Send `Attach`; notice that the ones before were not answered."""
+    def beat(self) -> bool:
+        """Send `Attach`, and notice that the ones before were not answered; false when nobody is connected."""
         if self._unanswered >= LOST_AFTER_BEATS and self.attached is not None:
             _log.warning("draft_port.verifier_lost", endpoint=self.endpoint)
             self._lose()
         self._unanswered += 1
-        self._put(Attach(gateway=self._gateway))
+        return self._put(Attach(gateway=self._gateway))
 
     def send(self, command: do.VerifierCommand) -> None:
         """Send a command without waiting; one that cannot be sent is counted and lost."""
@@ -149,8 +151,8 @@ class DraftPortClient:
 
     async def _beat_forever(self) -> None:
         while True:
-            self.beat()
-            await asyncio.sleep(self._beat_s)
+            sent = self.beat()
+            await asyncio.sleep(self._beat_s if sent or self.attached is not None else CONNECT_RETRY_S)
 
     async def _read_forever(self) -> None:
         while True:

@@ -22,9 +22,7 @@ class Play:
     """Sends events to a broker; every call returns the commands that it caused, all of them are kept in `log`."""
 
     def __init__(self, seed: int = 0, *, expected_verifiers: int = 1, **settings: Any) -> None:
-        self.broker = Broker(
-            BrokerSettings(**settings), random.Random(seed), expected_verifiers=expected_verifiers
-        )
+        self.broker = Broker(BrokerSettings(**settings), random.Random(seed), expected_verifiers=expected_verifiers)
         self.now = 100.0
         self.log: list[do.Command] = []
 
@@ -35,14 +33,10 @@ class Play:
 
     def verifier(self, endpoint: str = "v", fingerprint: str = FP, k: int = 8) -> list[do.Command]:
         return self.send(
-            ev.VerifierAttached(
-                endpoint, VerifierId(f"id-{endpoint}"), ModelName("big"), fingerprint, 100, 4096, k
-            )
+            ev.VerifierAttached(endpoint, VerifierId(f"id-{endpoint}"), ModelName("big"), fingerprint, 100, 4096, k)
         )
 
-    def join(
-        self, node: str, streams: int = 4, fingerprint: str = FP, vocabulary: int = 100
-    ) -> list[do.Command]:
+    def join(self, node: str, streams: int = 4, fingerprint: str = FP, vocabulary: int = 100) -> list[do.Command]:
         offer = ModelOffer(name="small", fingerprint=fingerprint, vocabulary=vocabulary)
         return self.send(ev.NodeJoined(NodeId(node), (offer,), streams))
 
@@ -67,9 +61,7 @@ class Play:
         draftable: bool = True,
         prompt: int = len(PROMPT),
     ) -> list[do.Command]:
-        return self.send(
-            ev.StreamOpened(endpoint, StreamId(stream), tokens, prompt, Sampling(), 7, draftable)
-        )
+        return self.send(ev.StreamOpened(endpoint, StreamId(stream), tokens, prompt, Sampling(), 7, draftable))
 
     def open(self, stream: str, tokens: tuple[int, ...] = PROMPT) -> list[do.Command]:
         self.register(stream)
@@ -86,13 +78,9 @@ class Play:
         endpoint: str = "v",
     ) -> list[do.Command]:
         tape = None if source is None else TapeId(source)
-        return self.send(
-            ev.StreamVerified(endpoint, StreamId(stream), pos, tokens, drafted, accepted, tape, 0, 1.0)
-        )
+        return self.send(ev.StreamVerified(endpoint, StreamId(stream), pos, tokens, drafted, accepted, tape, 0, 1.0))
 
-    def draft(
-        self, node: str, stream: str, pos: int, tokens: tuple[int, ...], epoch: int = 0
-    ) -> list[do.Command]:
+    def draft(self, node: str, stream: str, pos: int, tokens: tuple[int, ...], epoch: int = 0) -> list[do.Command]:
         return self.send(ev.NodeDraft(NodeId(node), StreamId(stream), epoch, pos, tokens))
 
     def closed(self, stream: str, endpoint: str = "v") -> list[do.Command]:

@@ -236,7 +236,7 @@ def test_a_stream_that_restarts_with_other_tokens_is_opened_anew(play: Any) -> N
 
 
 def test_the_wait_follows_the_measured_response_time(play: Any) -> None:
-    """p80 × 1.25 + 5 ms; sent only when it changed by more than a fifth; never above the limit."""
+    """p80 times 1.25 + 5 ms; sent only when it changed by more than a fifth; never above the limit."""
     play.join("n")
     play.open("s")
     play.now += 0.1
@@ -410,7 +410,11 @@ def test_a_released_stream_without_sign_of_life_is_forgotten(play: Any) -> None:
     assert not play.broker.streams and not play.broker.registrations
 
 
-def test_settings_out_of_range_are_refused() -> None:
-    """A broker that may use no node or no token makes no sense."""
-    with pytest.raises(ValueError, match="tapes_per_stream"):
-        BrokerSettings(tapes_per_stream=0)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"tapes_per_stream": 0}, {"k": 0}, {"k": 257}, {"ahead": 0}, {"ahead": 5_000}, {"max_open_tokens": 1 << 21}],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    """No node and no token makes no sense, and the protocol has its limits; the setting is named."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        BrokerSettings(**wrong)
