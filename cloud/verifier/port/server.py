@@ -16,6 +16,7 @@ from typing import IO
 
 import msgspec
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from cloud.verifier.port.curve import Curve
 from cloud.verifier.port.mailbox import Mailbox
@@ -35,6 +36,8 @@ from shared.errors import EngineError
 
 SEND_QUEUE = 10_000
 """Messages held for one slow gateway; beyond it they are dropped, and the gateway asks for a resync."""
+LINGER_MS = 200
+"""How long closing waits for messages that are on their way."""
 
 _log = logging.getLogger("nexus.draft_port")
 
@@ -70,16 +73,12 @@ class PortServer:
         self._listener = self._context.socket(zmq.PAIR)
         self._listener.connect(wake)
         self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self._socket.setsockopt(zmq.SNDHWM, SEND_QUEUE)
-        self._socket.setsockopt(zmq.LINGER, 200)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, FRAME_LIMIT)
-        self._auth = curve.install(self._context, self._socket) if curve else None
+        self._auth: ThreadAuthenticator | None = None
         try:
-            self._socket.bind(address)
-        except zmq.ZMQError as error:
-            raise EngineError(f"The draft port cannot listen on {address}: {error.strerror}.") from error
+            self._listen(address, curve)
+        except BaseException:
+            self._release()
+            raise
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._open: set[str] = set()
         self._seen: dict[str, float] = {}
@@ -106,9 +105,25 @@ class PortServer:
         self._closing.set()
         self._bell.send(b"")
         self._thread.join(timeout=2)
+        self._release()
+
+    def _listen(self, address: str, curve: Curve | None) -> None:
+        socket = self._socket
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE)
+        socket.setsockopt(zmq.LINGER, LINGER_MS)
+        socket.setsockopt(zmq.MAXMSGSIZE, FRAME_LIMIT)
+        self._auth = curve.install(self._context, socket) if curve else None
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            raise EngineError(f"The draft port cannot listen on {address}: {error.strerror}.") from error
+
+    def _release(self) -> None:
         if self._auth is not None:
             self._auth.stop()
-        self._context.destroy(linger=200)
+        self._context.destroy(linger=LINGER_MS)
         if self._lock is not None:
             self._lock.close()
 
