@@ -35,9 +35,8 @@ format: setup ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure tokens per verification on bench/prompts.jsonl
-	@$(BIN)/nexus models fetch qwen2.5-coder-0.5b qwen2.5-coder-1.5b
-	$(BIN)/python bench/run.py $(ARGS)
+bench: setup ## measure a running gateway: tokens per verification on bench/prompts.jsonl
+	@$(BIN)/python bench/run.py $(ARGS)
 
 soak: setup ## run the tests marked slow again and again, in another order each time (ROUNDS=5)
 	@for round in $$(seq $${ROUNDS:-5}); do echo "round $$round"; $(BIN)/pytest -m slow -q $(ARGS) || exit 1; done

@@ -246,9 +246,9 @@ class Run:
             raise SetupError(f"{failed}\n{self.tail()}\nAll of its output: {self.log}")
 
     def last_line(self) -> str:
-        """The newest line that the child wrote."""
-        lines = [line for line in self._end(2000).splitlines() if line.strip() and not line.startswith("$ ")]
-        return lines[-1].strip() if lines else ""
+        """The newest line that the running child wrote, if it has written any."""
+        written = self._end(2000).strip().splitlines()
+        return "" if not written or written[-1].startswith("$ ") else written[-1].strip()
 
     def tail(self) -> str:
         """The last lines of output, indented."""
@@ -345,7 +345,7 @@ def forget_damaged(site: Path, say: Callable[[str], None]) -> bool:
     for folder in folders:
         shutil.rmtree(folder)
     if folders:
-        names = [folder.name.rsplit("-", 1)[0] for folder in folders]
+        names = [folder.name.split("-")[0] for folder in folders]
         say(f"mending {', '.join(names[:5])}{f' and {len(names) - 5} others' if len(names) > 5 else ''}")
     return bool(folders)
 

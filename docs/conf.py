@@ -1,0 +1,10 @@
+"""Sphinx: Markdown pages by MyST, the Furo theme; `make docs` treats warnings as errors."""
+
+project = "Nexus"
+project_copyright = "The Nexus authors, Apache License 2.0"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "Nexus"
