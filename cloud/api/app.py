@@ -6,22 +6,31 @@ from contextlib import asynccontextmanager
 import httpx2
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.routing import WebSocketRoute
 
-from cloud.api import errors
+from cloud.api import errors, ports
 from cloud.api.answer import Backend
+from cloud.api.coordinator import Coordinator
 from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth, KeyRing
 from cloud.api.middleware.body_limit import BodyLimit
 from cloud.api.middleware.context import RequestContext
-from cloud.api.ports import Coordinator
 from cloud.api.routes import generate, models, probes
 from cloud.api.settings import GatewaySettings
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
 from shared.errors import NexusError
 
+NODE_PATH = "/v1/nodes/connect"
 
-def create_app(settings: GatewaySettings, coordinator: Coordinator) -> FastAPI:
+
+def create_gateway(settings: GatewaySettings) -> FastAPI:
+    """The application with the real broker, draft ports and nodes behind it."""
+    coordinator = Coordinator(settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes())
+    return create_app(settings, coordinator)
+
+
+def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> FastAPI:
     """The ASGI application. It starts and stops `coordinator` with its lifespan."""
     limits = settings.limits
     http = httpx2.AsyncClient(
@@ -50,6 +59,7 @@ def create_app(settings: GatewaySettings, coordinator: Coordinator) -> FastAPI:
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
     for router in (generate.router, models.router, probes.router):
         app.include_router(router)
+    app.router.routes.append(WebSocketRoute(NODE_PATH, coordinator.nodes.node_endpoint))
     # The last one added is the outermost.
     app.add_middleware(
         Auth,

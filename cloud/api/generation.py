@@ -37,7 +37,7 @@ class Generation:
         self.accepted = asyncio.Event()
         """Set when the verifier has accepted every choice: from now on an answer may be begun."""
         self._pool = pool
-        self._gateway = coordinator.gateway_id
+        self._coordinator = coordinator
         self._streams = [StreamId(secrets.token_hex(12)) for _ in range(job.n)]
         self.handles: list[StreamHandle] = [
             coordinator.register(stream, allow_nodes=job.privacy != "verifier_only", trace=job.trace)
@@ -51,8 +51,11 @@ class Generation:
         return await self._queue.get()
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait for the broker's final figures of every choice, no longer than `timeout_s` in all."""
-        await asyncio.gather(*(handle.closed(timeout_s) for handle in self.handles))
+        """Wait for the broker's final figures of every choice, no longer than `timeout_s` in all; not at all when
+        no draft port is attached, as nothing would come.
+        """
+        if self._coordinator.models():
+            await asyncio.gather(*(handle.closed(timeout_s) for handle in self.handles))
 
     async def _pump(self, index: int) -> None:
         payload = {
@@ -62,7 +65,7 @@ class Generation:
             "seed": self.seed + index,
             "stream": True,
             "stream_options": {"include_usage": True},
-            "vllm_xargs": {STREAM_ARG: self._streams[index], GATEWAY_ARG: self._gateway},
+            "vllm_xargs": {STREAM_ARG: self._streams[index], GATEWAY_ARG: self._coordinator.gateway_id},
         }
         if self.job.trace:
             payload["return_token_ids"] = True

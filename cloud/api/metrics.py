@@ -9,17 +9,41 @@ from prometheus_client.registry import Collector
 _TIME_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 BROKER_COUNTERS = {
-    "drafted": "Draft tokens that verifiers checked.",
-    "accepted": "Draft tokens that verifiers accepted.",
-    "late": "Draft tokens for positions that were already committed when they came.",
-    "stale": "Draft tokens of an epoch that a divergence had already ended.",
-    "invalid": "Draft tokens refused because they broke a rule.",
-    "verify_steps": "Verifications, summed over streams.",
+    "drafted_tokens": ("nexus_drafted_tokens", "Draft tokens that verifiers checked."),
+    "accepted_tokens": ("nexus_accepted_draft_tokens", "Draft tokens that verifiers accepted."),
+    "output_tokens": ("nexus_verified_tokens", "Output tokens of streams that verifiers reported."),
+    "baseline_tokens": (
+        "nexus_baseline_tokens",
+        "Draft tokens that the verifiers' own n-gram proposer would have had accepted.",
+    ),
+    "verify_steps": ("nexus_verify_steps", "Verification steps, summed over streams."),
+    "drafts_forwarded": ("nexus_drafts_forwarded", "Draft messages passed on to verifiers."),
+    "drafts_late": ("nexus_drafts_late", "Draft messages whose positions were all committed already."),
+    "drafts_stale": ("nexus_drafts_stale", "Draft messages of an epoch that a divergence had ended."),
+    "drafts_invalid": ("nexus_drafts_invalid", "Draft messages that broke a rule."),
+    "drafts_unassigned": ("nexus_drafts_unassigned", "Draft messages for streams not assigned to their node."),
+    "nodes_refused": ("nexus_nodes_refused", "Times that a node was turned away for bad drafts."),
+    "broker_failures": ("nexus_broker_failures", "Broker events that failed: each is a fault in the gateway."),
+    "verifier_late": ("nexus_verifier_late_tokens", "Draft tokens that reached verifiers too late."),
+    "verifier_stale": ("nexus_verifier_stale_tokens", "Draft tokens of an ended epoch at verifiers."),
+    "verifier_invalid": ("nexus_verifier_invalid_tokens", "Draft tokens that verifiers refused."),
+    "verifier_voided": ("nexus_verifier_voided_tokens", "Draft tokens scheduled and withdrawn by the engine."),
+    "verifier_steps": ("nexus_verifier_steps", "Engine steps that produced tokens."),
+    "verifier_request_steps": ("nexus_verifier_request_steps", "Requests in engine steps, summed."),
+    "verifier_holds": ("nexus_verifier_holds", "Times that a stream sat out a step for its draft."),
+    "verifier_hold_misses": ("nexus_verifier_hold_misses", "Of these, how often no draft came."),
 }
 BROKER_GAUGES = {
-    "nodes": "Draft nodes connected.",
-    "streams": "Streams registered and not yet released.",
+    "nodes": ("nexus_nodes", "Draft nodes connected."),
+    "nodes_holding": ("nexus_nodes_holding", "Connected nodes whose owners need the machine now."),
+    "node_slots": ("nexus_node_slots", "Streams that the nodes could draft for at once."),
+    "node_slots_used": ("nexus_node_slots_used", "Streams that nodes draft for."),
+    "streams": ("nexus_open_streams", "Streams that verifiers have open."),
+    "streams_drafted_for": ("nexus_drafted_streams", "Open streams that have a node."),
+    "verifiers": ("nexus_draft_ports_attached", "Draft ports attached."),
+    "verifiers_configured": ("nexus_draft_ports_configured", "Draft ports configured."),
 }
+"""Names in the broker's snapshot, the metric that each becomes (counters get `_total`), and what it counts."""
 
 
 class Metrics:
@@ -71,24 +95,10 @@ class _Broker(Collector):
 
     def collect(self) -> Iterator[Metric]:
         values = self._snapshot()
-        for name, text in BROKER_COUNTERS.items():
-            yield CounterMetricFamily(metric_name(name), text, value=values.get(name, 0))
-        for name, text in BROKER_GAUGES.items():
-            yield GaugeMetricFamily(metric_name(name), text, value=values.get(name, 0))
+        for name, (metric, text) in BROKER_COUNTERS.items():
+            yield CounterMetricFamily(metric, text, value=values.get(name, 0))
+        for name, (metric, text) in BROKER_GAUGES.items():
+            yield GaugeMetricFamily(metric, text, value=values.get(name, 0))
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
-
-
-def metric_name(name: str) -> str:
-    """How a broker figure is called in the exposition, without the `_total` of counters."""
-    return {
-        "drafted": "nexus_drafted_tokens",
-        "accepted": "nexus_accepted_draft_tokens",
-        "late": "nexus_late_draft_tokens",
-        "stale": "nexus_stale_draft_tokens",
-        "invalid": "nexus_invalid_draft_tokens",
-        "verify_steps": "nexus_verify_steps",
-        "nodes": "nexus_nodes",
-        "streams": "nexus_open_streams",
-    }[name]

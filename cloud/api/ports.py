@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from starlette.websockets import WebSocket
+
 from shared.ids import GatewayId, StreamId
 
 
@@ -42,8 +44,17 @@ class StreamHandle(Protocol):
     def release(self) -> None: ...
 
 
+class NodeEndpoint(Protocol):
+    """Where draft nodes connect."""
+
+    async def node_endpoint(self, websocket: WebSocket) -> None: ...
+
+
 class Coordinator(Protocol):
     """The broker with its draft ports and nodes, as the HTTP routes see it."""
+
+    @property
+    def nodes(self) -> NodeEndpoint: ...
 
     @property
     def gateway_id(self) -> GatewayId: ...
@@ -51,6 +62,10 @@ class Coordinator(Protocol):
     async def stop(self) -> None: ...
     def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool) -> StreamHandle:
         """Announce a stream before its request goes to the verifier, so that its `Opened` finds it known."""
+        ...
+
+    def models(self) -> Sequence[object]:
+        """What verifiers with an attached draft port serve; empty when no drafting is possible at all."""
         ...
 
     def snapshot(self) -> Mapping[str, float]:

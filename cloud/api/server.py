@@ -1,6 +1,10 @@
 """Runs the gateway's application under uvicorn until it is told to stop."""
 
+import asyncio
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -33,6 +37,19 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             print(f"Nexus gateway ready: {self.url()}", flush=True)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but the process ends with 0 after a graceful stop instead of dying by the signal."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
 
     def url(self) -> str:
         """Address of the API, for a client's `base_url`."""

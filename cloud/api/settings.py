@@ -8,7 +8,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
 from cloud.api.broker.settings import BrokerSettings
+from cloud.api.draftport.settings import DraftPortSettings
+from cloud.api.nodes.settings import NodeSettings
 from shared import paths
+from shared.errors import ConfigError
 
 ENV_PREFIX = "NEXUS_GATEWAY_"
 _BROKER = BrokerSettings()
@@ -34,9 +37,17 @@ class VerifierSettings(_Section):
     @classmethod
     def _are_addresses(cls, value: list[str]) -> list[str]:
         for port in value:
-            if not port.startswith(("ipc://", "tcp://", "inproc://")):
+            if not port.startswith(("ipc://", "tcp://")):
                 raise ValueError(f"{port!r} is no ZeroMQ address: it must begin with ipc:// or tcp://")
         return value
+
+
+class DraftPortOptions(_Section):
+    """Keys for draft ports that are reached over a network (ZeroMQ CURVE certificate files)."""
+
+    curve_server: Path | None = None
+    curve_secret: Path | None = None
+    allow_insecure_tcp: bool = False
 
 
 class Limits(_Section):
@@ -81,6 +92,7 @@ class GatewaySettings(BaseSettings):
     verifiers: Annotated[list[VerifierSettings], Field(min_length=1)] = Field(
         default_factory=lambda: [VerifierSettings(url="http://127.0.0.1:8000")]
     )
+    draft_port: DraftPortOptions = DraftPortOptions()
     api_keys: Annotated[list[SecretStr], NoDecode] = []
     api_keys_file: Path | None = None
     node_keys: Annotated[list[str], NoDecode] = []
@@ -88,6 +100,15 @@ class GatewaySettings(BaseSettings):
     limits: Limits = Limits()
     broker: BrokerOptions = BrokerOptions()
     log: LogSettings = LogSettings()
+
+    @field_validator("draft_port")
+    @classmethod
+    def _ports_fit_together(cls, value: DraftPortOptions, info: ValidationInfo) -> DraftPortOptions:
+        try:
+            _draft_port_settings(info.data.get("verifiers", []), value)
+        except ConfigError as error:
+            raise ValueError(error.message) from None
+        return value
 
     @field_validator("api_keys", "node_keys", mode="before")
     @classmethod
@@ -129,11 +150,24 @@ class GatewaySettings(BaseSettings):
         keys = [key.get_secret_value() for key in self.api_keys]
         return keys + (read_keys(self.api_keys_file) if self.api_keys_file else [])
 
+    def to_draft_ports(self) -> DraftPortSettings:
+        """Every draft port of every verifier."""
+        return _draft_port_settings(self.verifiers, self.draft_port)
+
+    def to_nodes(self) -> NodeSettings:
+        """An empty list of keys lets every node in that proves one."""
+        return NodeSettings(allowed_keys=frozenset(map(bytes.fromhex, self.node_keys)) or None)
+
     def metrics_need_key(self) -> bool:
         """By default only when the gateway listens beyond this machine."""
         if self.metrics_key == "auto":
             return self.host not in ("127.0.0.1", "::1", "localhost")
         return self.metrics_key == "required"
+
+
+def _draft_port_settings(verifiers: list[VerifierSettings], options: DraftPortOptions) -> DraftPortSettings:
+    endpoints = tuple(port for verifier in verifiers for port in verifier.draft_ports)
+    return DraftPortSettings(endpoints=endpoints or ("ipc://none",), **options.model_dump())
 
 
 def read_keys(path: Path) -> list[str]:

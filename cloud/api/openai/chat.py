@@ -34,7 +34,7 @@ class ChatMessage(Strict):
             kind = part.get("type") if isinstance(part, dict) else None
             if isinstance(kind, str) and kind != "text":
                 raise InvalidInput(
-                    f'Content parts of type "{kind[:40]}" are not supported: send text parts.',
+                    f'Content parts of type "{kind[:40]}" in `messages` are not supported: send text parts.',
                     param="messages",
                 )
         return {k: v for k, v in data.items() if k not in ("refusal", "tool_calls", "annotations", "audio")}

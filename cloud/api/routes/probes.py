@@ -12,15 +12,18 @@ router = APIRouter()
 
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """503 when no verifier can be reached; degraded when some cannot."""
+    """503 when no verifier can be reached; degraded when some cannot, or some draft port is not attached."""
     backend: Backend = request.app.state.backend
     reachable = await backend.pool.reachable()
     total = backend.pool.size
-    status = "ok" if reachable == total else "degraded" if reachable else "unavailable"
+    figures = backend.coordinator.snapshot()
+    attached, ports = int(figures.get("verifiers", 0)), int(figures.get("verifiers_configured", 0))
+    complete = reachable == total and attached == ports
     body = {
-        "status": status,
+        "status": "ok" if complete else "degraded" if reachable else "unavailable",
         "verifiers": {"configured": total, "reachable": reachable},
-        "nodes": int(backend.coordinator.snapshot().get("nodes", 0)),
+        "draft_ports": {"configured": ports, "attached": attached},
+        "nodes": int(figures.get("nodes", 0)),
     }
     return Response(sse.body(body), 200 if reachable else 503, media_type="application/json")
 

@@ -11,6 +11,7 @@ import msgspec
 import openai
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from cloud.api.app import create_app
 from cloud.api.server import uvicorn_config
 from cloud.api.settings import BrokerOptions, GatewaySettings, Limits, VerifierSettings
+from cloud.api.upstream.client import VerifierClient
 from shared.ids import GatewayId, StreamId
 
 KEY = "test-key-0123456789"
@@ -54,6 +56,7 @@ class FakeVerifier:
     """Send the stream in pieces of so many bytes."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client closed its request before the end."""
     models: list[str] = field(default_factory=lambda: [MODEL])
@@ -77,6 +80,7 @@ class FakeVerifier:
         payload = await request.json()
         self.requests.append(payload)
         self.headers.append(request.headers)
+        self.asked.set()
         if self.status != 200:
             if isinstance(self.body, str):
                 return Response(self.body, self.status, media_type="text/html")
@@ -197,7 +201,7 @@ class FakeHandle:
     allow_nodes: bool
     trace: bool
     numbers: FakeFigures = field(default_factory=FakeFigures)
-    released: bool = False
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     waited: int = 0
 
     def figures(self) -> FakeFigures:
@@ -208,11 +212,17 @@ class FakeHandle:
         return True
 
     def release(self) -> None:
-        self.released = True
+        self.released.set()
+
+
+class NoNodes:
+    async def node_endpoint(self, websocket: Any) -> None:
+        await websocket.close()
 
 
 @dataclass
 class FakeCoordinator:
+    nodes: NoNodes = field(default_factory=NoNodes)
     handles: dict[StreamId, FakeHandle] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
     running: bool = False
@@ -230,6 +240,9 @@ class FakeCoordinator:
     def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool) -> FakeHandle:
         self.handles[stream] = FakeHandle(allow_nodes, trace)
         return self.handles[stream]
+
+    def models(self) -> list[str]:
+        return [MODEL]
 
     def snapshot(self) -> Mapping[str, float]:
         return self.numbers
@@ -261,7 +274,6 @@ async def serving(config: uvicorn.Config) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        server.force_exit = True
         await task
 
 
@@ -274,6 +286,12 @@ class Gateway:
     coordinator: FakeCoordinator
     client: openai.AsyncOpenAI
     http: httpx2.AsyncClient
+    app: FastAPI
+
+    def pool_client(self) -> VerifierClient:
+        """The gateway's client of its one verifier."""
+        [client] = self.app.state.backend.pool._clients
+        return client
 
     def sync_client(self) -> openai.OpenAI:
         return openai.OpenAI(base_url=self.url + "/v1", api_key=KEY, max_retries=0)
@@ -299,15 +317,20 @@ def limits() -> Limits:
 
 
 @pytest.fixture
+def run_server() -> Callable[[uvicorn.Config], contextlib.AbstractAsyncContextManager[str]]:
+    return serving
+
+
+@pytest.fixture
 def step() -> type[Step]:
     return Step
 
 
 @pytest.fixture
-async def gateway(
-    verifier: FakeVerifier, coordinator: FakeCoordinator, limits: Limits
-) -> AsyncIterator[Gateway]:
-    config = uvicorn.Config(verifier.app(), port=0, log_config=None, access_log=False, lifespan="off")
+async def gateway(verifier: FakeVerifier, coordinator: FakeCoordinator, limits: Limits) -> AsyncIterator[Gateway]:
+    config = uvicorn.Config(
+        verifier.app(), port=0, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
+    )
     async with serving(config) as verifier.url:
         settings = GatewaySettings(
             port=0,
@@ -316,9 +339,10 @@ async def gateway(
             limits=limits,
             broker=BrokerOptions(),
         )
+        app = create_app(settings, coordinator)
         async with (
-            serving(uvicorn_config(create_app(settings, coordinator), settings)) as url,
+            serving(uvicorn_config(app, settings)) as url,
             openai.AsyncOpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0) as client,
             httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {KEY}"}, trust_env=False) as http,
         ):
-            yield Gateway(url, verifier, coordinator, client, http)
+            yield Gateway(url, verifier, coordinator, client, http, app)

@@ -118,9 +118,7 @@ async def test_parameters_reach_the_verifier(gateway):
 
 async def test_several_choices_have_their_own_stream_and_seed(gateway):
     """n = 2: two streams with seed and seed + 1, own indices, the prompt counted once."""
-    answer = await gateway.client.chat.completions.create(
-        model="tiny", messages=HELLO, n=2, seed=40, logprobs=True
-    )
+    answer = await gateway.client.chat.completions.create(model="tiny", messages=HELLO, n=2, seed=40, logprobs=True)
     assert [c.index for c in answer.choices] == [0, 1]
     assert [c.message.content for c in answer.choices] == ["Hello", "Hello"]
     assert sorted(r["seed"] for r in gateway.verifier.requests) == [40, 41]
@@ -143,9 +141,7 @@ async def test_several_choices_streamed(gateway):
 
 async def test_logprobs(gateway):
     """Log probabilities come for each token with bytes and the asked number of alternatives."""
-    answer = await gateway.client.chat.completions.create(
-        model="tiny", messages=HELLO, logprobs=True, top_logprobs=1
-    )
+    answer = await gateway.client.chat.completions.create(model="tiny", messages=HELLO, logprobs=True, top_logprobs=1)
     content = answer.choices[0].logprobs.content
     assert [(t.token, t.logprob, t.bytes) for t in content] == [("Hel", -0.5, [72, 101, 108]), ("lo", -0.5, [108, 111])]
     assert [t.top_logprobs[0].token for t in content] == ["Hel", "lo"]
@@ -196,7 +192,7 @@ async def test_figures_are_summed(gateway):
         "seed": 1,
         "nodes": "any",
     }
-    assert all(h.released and h.waited for h in gateway.coordinator.handles.values())
+    assert all(h.released.is_set() and h.waited for h in gateway.coordinator.handles.values())
 
 
 async def test_trace_live_and_final(gateway, step):

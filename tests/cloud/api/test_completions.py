@@ -37,7 +37,5 @@ async def test_logprobs(gateway):
 
 async def test_trace(gateway):
     """nexus.trace works here as well."""
-    answer = await gateway.client.completions.create(
-        model="tiny", prompt="say", extra_body={"nexus": {"trace": True}}
-    )
+    answer = await gateway.client.completions.create(model="tiny", prompt="say", extra_body={"nexus": {"trace": True}})
     assert [(t["id"], t["text"]) for t in answer.nexus["trace"]] == [(1, "Hel"), (2, "lo")]
