@@ -1,7 +1,8 @@
 """The broker: one object that holds who drafts for what, changed only by `handle`.
 
 Nothing here waits, reads a clock or sends: time comes in as monotonic seconds, and what is to be sent goes
-out as commands, in order. A few rules to know when reading:
+out as commands, in order. It is long for one file because every method changes the same four tables, which
+must agree after each event; what needs none of them is in the modules beside it. A few rules to know when reading:
 
 - A stream that was not registered by the HTTP side, or must not be seen by nodes, is never shown to a node.
 - A node is asked for a stream with all tokens so far, and told every token after that, without a gap.
@@ -11,48 +12,21 @@ out as commands, in order. A few rules to know when reading:
 import math
 import random
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import assert_never
 
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
+from cloud.api.broker.choice import choose, demand
+from cloud.api.broker.counts import BrokerCounts
 from cloud.api.broker.node import Node
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.broker.stream import Registration, Stream
 from cloud.api.broker.tape import DraftFate, Tape
 from shared.errors import LimitExceeded, NexusError, TokenizerMismatch
 from shared.ids import NodeId, StreamId, TapeId
-from shared.wire.messages import DemandReason, ModelOffer, Receipt
+from shared.wire.messages import ModelOffer, Receipt
 
 Commands = list[do.Command]
-
-
-@dataclass(slots=True)
-class BrokerCounts:
-    """Since the gateway started; messages unless said otherwise."""
-
-    drafts_forwarded: int = 0
-    drafts_unassigned: int = 0
-    """For a stream that the node does not draft for (any more)."""
-    drafts_late: int = 0
-    """Every position was committed before the draft came."""
-    drafts_stale: int = 0
-    """Of an epoch that a divergence had already ended."""
-    drafts_invalid: int = 0
-    nodes_refused: int = 0
-    streams_opened: int = 0
-    streams_unregistered: int = 0
-    streams_orphaned: int = 0
-    resyncs: int = 0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
-    output_tokens: int = 0
-    verify_steps: int = 0
-    baseline_tokens: int = 0
-    """Draft tokens that the verifier's own n-gram proposer would have had accepted."""
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 class Broker:
@@ -365,20 +339,10 @@ class Broker:
         return self.settings.ahead if self.settings.ahead is not None else 2 * self._k(verifier)
 
     def _candidate(self, stream: Stream) -> Node | None:
-        """The node to ask next: a good one with the lowest load, by chance among equals."""
-        verifier = self.verifiers[stream.endpoint]
-        free = [
-            node
-            for node in self.nodes.values()
-            if node.available and node.node not in stream.tapes and node.offers(verifier.fingerprint)
-        ]
-        free = [node for node in free if node.poor is None] or free
-        if not free:
-            return None
-        best = max(node.score for node in free)
-        good = [node for node in free if node.score >= best * self.settings.good_share]
-        lightest = min(node.load for node in good)
-        return self._rng.choice([node for node in good if node.load == lightest])
+        """The node to ask next."""
+        fingerprint = self.verifiers[stream.endpoint].fingerprint
+        others = (node for node in self.nodes.values() if node.node not in stream.tapes)
+        return choose(others, fingerprint, self.settings.good_share, self._rng)
 
     def _assign(self, stream: Stream, wanted: int, now: float, out: Commands) -> None:
         """Open the stream at free nodes until `wanted` of them draft for it."""
@@ -429,20 +393,12 @@ class Broker:
         out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(verifier)))
 
     def _demands(self, out: Commands) -> None:
+        fingerprints = {verifier.fingerprint for verifier in self.verifiers.values()}
         for node in self.nodes.values():
-            reason = self._demand(node)
+            reason = demand(node, fingerprints)
             if reason is not node.demand:
                 node.demand = reason
                 out.append(do.SendDemand(node.node, reason))
-
-    def _demand(self, node: Node) -> DemandReason:
-        if node.holding or node.draining:
-            return DemandReason.HOLDING
-        if self.verifiers and not any(node.offers(v.fingerprint) for v in self.verifiers.values()):
-            return DemandReason.NO_MATCHING_MODEL
-        if node.open:
-            return DemandReason.SERVING
-        return node.poor or DemandReason.NO_DEMAND
 
     # --- time ----------------------------------------------------------------------------------
 
