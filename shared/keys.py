@@ -51,9 +51,7 @@ class NodeKey:
         try:
             private = load_pem_private_key(data, password=None)
         except (ValueError, TypeError) as exc:
-            raise ConfigError(
-                f"{path} is not a node key. Restore it, or remove it to get a new one."
-            ) from exc
+            raise ConfigError(f"{path} is not a node key. Restore it, or remove it to get a new one.") from exc
         if not isinstance(private, Ed25519PrivateKey):
             raise ConfigError(f"{path} holds another kind of key than Ed25519.")
         return cls(private)

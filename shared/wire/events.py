@@ -52,9 +52,5 @@ def close_reason(text: str) -> str:
 
 def public_message(error: NexusError) -> str:
     """What the other side may read: internal errors are not told, and the text is valid UTF-8."""
-    text = (
-        "Internal error."
-        if isinstance(error, LocalMisuse) or error.code == "internal_error"
-        else error.message
-    )
+    text = "Internal error." if isinstance(error, LocalMisuse) or error.code == "internal_error" else error.message
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -94,9 +94,7 @@ class _Session:
     def _enter(self, message: NodeMessage | CloudMessage) -> None:
         after = self._after(message)
         if after is None:
-            raise ProtocolError(
-                f"{type(message).__name__} is not allowed while the session is {self._state}."
-            )
+            raise ProtocolError(f"{type(message).__name__} is not allowed while the session is {self._state}.")
         self._state = after
 
     def _require_readable(self) -> None:
@@ -197,9 +195,7 @@ class NodeSession(_Session):
         if len(self._streams) >= self.hello.streams:
             raise LimitExceeded(f"Open beyond the {self.hello.streams} streams that this node offered.")
         if message.fingerprint not in {offer.fingerprint for offer in self.hello.models}:
-            raise ProtocolError(
-                f"Open with tokenizer {message.fingerprint!r}, which this node did not offer."
-            )
+            raise ProtocolError(f"Open with tokenizer {message.fingerprint!r}, which this node did not offer.")
         accepting = before is State.OPEN
         self._streams.add(message.stream, len(message.tokens), Phase.OPEN if accepting else Phase.DECLINED)
         return message if accepting else Ignored(message, IgnoredBecause.NOT_ACCEPTING)
@@ -255,9 +251,7 @@ class CloudSession(_Session):
         match message:
             case Challenge():
                 if message != self.challenge():
-                    raise LocalMisuse(
-                        "The Challenge differs from the session's own version, nonce or identity."
-                    )
+                    raise LocalMisuse("The Challenge differs from the session's own version, nonce or identity.")
             case Welcome():
                 if message.frame_limit > self.limits.node_frame:
                     raise LocalMisuse(f"Welcome.frame_limit is above the session's {self.limits.node_frame}.")
