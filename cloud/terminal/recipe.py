@@ -1,0 +1,189 @@
+"""What the demo is made of: models, command lines, memory and time limits, all in one place."""
+
+import importlib.metadata
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from cloud.terminal.parts import PartSpec
+
+PROMPT: Final = "Write a Python function that checks whether a string is a palindrome, and explain how it works."
+MAX_TOKENS: Final = 200
+MAX_MODEL_LEN: Final = 4096
+MAX_NUM_SEQS: Final = 8
+VERIFIER_KV_GIB: Final = 2
+WORKER_KV_GIB: Final = 1
+GPU_SHARE: Final = 0.5
+"""Share of a GPU's memory for the verifier; the draft worker's own default fits beside it."""
+VERIFIER_TIMEOUT_S: Final = 900.0
+GATEWAY_TIMEOUT_S: Final = 120.0
+NODE_TIMEOUT_S: Final = 900.0
+VERIFIER_ENV: Final[Mapping[str, str]] = {}
+AGENT_ENV: Final[Mapping[str, str]] = {}
+"""Where threads are bound when that helps (VLLM_CPU_OMP_THREADS_BIND). Without it, verifier and worker share all
+cores, which suits them: while one works, the other mostly waits for it."""
+_PROBE_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target model, the model that drafts for it, and the draft engine."""
+
+    target: str
+    draft: str
+    engine: str
+
+
+STANDARD: Final = Pair("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "auto")
+TINY: Final = Pair("smollm2-135m", "smollm2-135m", "transformers")
+"""For a quick look: a model of 135 million parameters that drafts for itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything the demo starts."""
+
+    pair: Pair
+    url: str
+    """Of the gateway's API."""
+    key: str
+    fetch: Sequence[str]
+    """Command that fetches the models, at once when they are there."""
+    parts: Sequence[PartSpec]
+
+
+def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Recipe:
+    """The command lines. `folder` is private to the user, and its path short: the draft port's socket is in it.
+    `port` 0 takes a free one for the gateway."""
+    verifier_port = free_port()
+    gateway_port = port or free_port()
+    verifier, gateway = f"http://127.0.0.1:{verifier_port}", f"http://127.0.0.1:{gateway_port}"
+    draft_port = f"ipc://{folder}/draft-port"
+    keys = folder / "api-keys"
+    keys.touch(mode=0o600)
+    keys.write_text(key + "\n", encoding="utf-8")
+    target = f"verifier ({pair.target})"
+    drafter = f"draft node ({pair.draft})"
+    return Recipe(
+        pair=pair,
+        url=f"{gateway}/v1",
+        key=key,
+        fetch=nexus("models", "fetch", *dict.fromkeys((pair.target, pair.draft))),
+        parts=(
+            PartSpec(
+                name="verifier",
+                title=target,
+                command=[
+                    *nexus("verifier", "serve", pair.target, "--draft-port", draft_port, "--max-draft", str(draft)),
+                    *("--port", str(verifier_port), "--max-model-len", str(MAX_MODEL_LEN)),
+                    *("--max-num-seqs", str(MAX_NUM_SEQS)),
+                    *(("--gpu-memory-utilization", str(GPU_SHARE)) if on_gpu() else ()),
+                ],
+                env={
+                    "VLLM_CPU_KVCACHE_SPACE": str(VERIFIER_KV_GIB),
+                    "VLLM_NO_USAGE_STATS": "1",
+                    **VERIFIER_ENV,
+                },
+                is_ready=lambda: _answers(f"{verifier}/health") is not None,
+                timeout_s=VERIFIER_TIMEOUT_S,
+            ),
+            PartSpec(
+                name="gateway",
+                title="gateway",
+                command=[
+                    *nexus("gateway", "serve", "--host", "127.0.0.1", "--port", str(gateway_port)),
+                    *("--verifier", f"{verifier}={draft_port}-0", "--api-keys-file", str(keys)),
+                ],
+                env={"NEXUS_GATEWAY_BROKER__K": str(draft)},
+                is_ready=lambda: bool(_answers(f"{gateway}/health")),
+                timeout_s=GATEWAY_TIMEOUT_S,
+            ),
+            PartSpec(
+                name="agent",
+                title=drafter,
+                command=[
+                    *nexus("agent", "run", "--gateway", gateway, "--model", pair.draft, "--engine", pair.engine),
+                    *("--streams", str(MAX_NUM_SEQS), "--max-model-len", str(MAX_MODEL_LEN)),
+                    *("--kv-cache-gib", str(WORKER_KV_GIB), "--worker-log", str(folder / "draft-worker.log")),
+                ],
+                env={"VLLM_NO_USAGE_STATS": "1", **AGENT_ENV},
+                is_ready=lambda: _has_node(_answers(f"{gateway}/health")),
+                timeout_s=NODE_TIMEOUT_S,
+            ),
+        ),
+    )
+
+
+def nexus(*arguments: str) -> list[str]:
+    """A command of this same installation."""
+    return [sys.executable, "-m", "shared.cli", *arguments]
+
+
+def clean_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The demo stands on its own: no settings of the user's own gateway or agent reach it."""
+    ours = ("NEXUS_GATEWAY_", "NEXUS_AGENT_")
+    kept = {name: value for name, value in environ.items() if not name.startswith(ours)}
+    return {**kept, "NEXUS_CONFIG_DIR": str(folder / "config"), "NEXUS_RUNTIME_DIR": str(folder)}
+
+
+def on_gpu() -> bool:
+    """Whether vLLM's GPU build is installed; its CPU build is a package of another name."""
+    try:
+        importlib.metadata.distribution("vllm")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def missing_packages() -> list[str]:
+    """What the demo needs and this environment lacks."""
+    found = {name for name in ("vllm", "vllm-cpu", "fastapi", "pyzmq", "psutil", "websockets") if _installed(name)}
+    lacking = {"fastapi", "pyzmq", "psutil", "websockets"} - found
+    return sorted(lacking | (set() if found & {"vllm", "vllm-cpu"} else {"vllm (or vllm-cpu)"}))
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def short_temporary_folder() -> str | None:
+    """Where to make the runtime folder; none is the system's own choice. A Unix socket's path must stay below about
+    100 bytes."""
+    chosen = os.environ.get("TMPDIR", "")
+    return "/tmp" if len(chosen) > 60 else None
+
+
+def _answers(url: str) -> dict[str, Any] | None:
+    """The JSON object at `url`, an empty one for a body that is none; none when there is no answer, or one with
+    neither success nor a JSON object."""
+    try:
+        response = httpx2.get(url, timeout=_PROBE_S, trust_env=False)
+    except httpx2.HTTPError:
+        return None
+    try:
+        body = response.json()
+    except ValueError:
+        return {} if response.is_success else None
+    return body if isinstance(body, dict) else {}
+
+
+def _has_node(health: dict[str, Any] | None) -> bool:
+    """The gateway reaches the verifier and its draft port, and a node is connected."""
+    return health is not None and health.get("status") == "ok" and health.get("nodes", 0) >= 1
