@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from cloud.api.errors import error_object, internal_error
-from cloud.api.generation import Event, Generation, Totals
+from cloud.api.generation import Event, Generation
 from cloud.api.metrics import Metrics
 from cloud.api.openai import sse
 from cloud.api.openai.common import Job
-from cloud.api.openai.objects import Json, shape_for, usage_object
+from cloud.api.openai.objects import Json, Totals, shape_for, usage_object
 from cloud.api.ports import Coordinator
 from cloud.api.settings import Limits
 from cloud.api.trace import TraceJoiner, trace_entries
@@ -109,7 +109,8 @@ class GenerationResponse(Response):
         ]
         answer = self._shape.response(choices)
         answer["usage"] = usage_object(self._totals)
-        answer["system_fingerprint"] = self._totals.fingerprint
+        if self._totals.fingerprint is not None:
+            answer["system_fingerprint"] = self._totals.fingerprint
         answer["nexus"] = self._nexus(generation)
         body = sse.body(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -272,7 +273,7 @@ class _Sender:
 
 
 def _told(error: Exception, scope: Scope) -> Json:
-    if isinstance(error, NexusError):
+    if isinstance(error, NexusError) and error.http_status != 500:
         return error_object(error)
     request_id: str = scope.get("state", {}).get("request_id", "unknown")
     log.error("generation failed", request_id=request_id, exc_info=error)

@@ -39,13 +39,16 @@ def response_for(error: NexusError) -> Response:
 
 
 async def handle_nexus_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, NexusError)
+    """Errors of status 500 are our own faults: the outermost layer logs them and shows nothing of them."""
+    if not isinstance(error, NexusError) or error.http_status == 500:
+        raise error
     return response_for(error)
 
 
 async def handle_http_exception(_: Request, error: Exception) -> Response:
     """The framework's own answers, such as 404 and 405, in our shape."""
-    assert isinstance(error, HTTPException)
+    if not isinstance(error, HTTPException):
+        raise error
     code, message = _STATUS_WORDS.get(error.status_code, ("invalid_request", "The request cannot be served."))
     headers = {**(error.headers or {}), "content-type": "application/json"}
     body = sse.body(_object(message, "invalid_request_error", None, code))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cloud.api.openai.common import Job
 from cloud.api.ports import Coordinator, StreamHandle
-from cloud.api.upstream.chunks import Piece, Usage
+from cloud.api.upstream.chunks import Piece
 from cloud.api.upstream.pool import VerifierPool
 from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG
 from shared.ids import StreamId
@@ -96,20 +96,3 @@ class Generation:
             finally:
                 for handle in generation.handles:
                     handle.release()
-
-
-@dataclass(slots=True)
-class Totals:
-    """Usage of a request; the prompt counts once, whatever the number of choices."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    fingerprint: str | None = None
-
-    def add(self, index: int, usage: Usage) -> None:
-        self.completion_tokens += usage.completion_tokens
-        self.fingerprint = usage.fingerprint or self.fingerprint
-        if index == 0:
-            self.prompt_tokens = usage.prompt_tokens
-            self.cached_tokens = usage.cached_tokens

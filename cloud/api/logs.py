@@ -5,10 +5,14 @@ import sys
 from typing import Literal
 
 import structlog
+import structlog.tracebacks
 from structlog.typing import Processor
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
+
+# Local variables of a failing function hold prompts and keys; structlog's defaults would print them.
+_tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 
 
 def configure(level: Level, style: Format) -> None:
@@ -20,9 +24,11 @@ def configure(level: Level, style: Format) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     final: list[Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(_tracebacks), structlog.processors.JSONRenderer()]
         if style == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
     )
     structlog.configure(
         processors=[

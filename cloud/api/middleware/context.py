@@ -5,6 +5,7 @@ import secrets
 import time
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -51,6 +52,8 @@ class RequestContext:
         self._metrics.open_requests.inc()
         try:
             await self._app(scope, receive, send_named)
+        except ClientDisconnect:
+            return
         except Exception as error:
             if status:
                 log.warning("answer cut off", request_id=request_id, error=type(error).__name__)
@@ -73,9 +76,7 @@ class RequestContext:
 
     @staticmethod
     def _response(error: Exception, request_id: str) -> Response:
-        if isinstance(error, NexusError) and error.http_status < 500:
+        if isinstance(error, NexusError) and error.http_status != 500:
             return response_for(error)
         log.error("request failed", request_id=request_id, exc_info=error)
-        if isinstance(error, NexusError) and error.http_status > 500:
-            return response_for(error)
         return Response(sse.body(internal_error(request_id)), 500, {"content-type": "application/json"})

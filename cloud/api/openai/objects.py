@@ -3,11 +3,11 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cloud.api.generation import Totals
 from cloud.api.openai.common import Job, finite
-from cloud.api.upstream.chunks import Token
+from cloud.api.upstream.chunks import Token, Usage
 from cloud.api.upstream.client import ServedModel
 
 Json = dict[str, Any]
@@ -27,6 +27,23 @@ SUPPORTED_PARAMETERS = (
     "top_logprobs",
     "top_p",
 )
+
+
+@dataclass(slots=True)
+class Totals:
+    """Usage of a request; the prompt counts once, whatever the number of choices."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    fingerprint: str | None = None
+
+    def add(self, index: int, usage: Usage) -> None:
+        self.completion_tokens += usage.completion_tokens
+        self.fingerprint = usage.fingerprint or self.fingerprint
+        if index == 0:
+            self.prompt_tokens = usage.prompt_tokens
+            self.cached_tokens = usage.cached_tokens
 
 
 class Shape(Protocol):

@@ -98,7 +98,7 @@ class _VllmStream(Response):
         work = asyncio.ensure_future(self._work(send))
         gone = asyncio.ensure_future(receive())
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
+        if gone.done():
             self._v.gone.set()
             work.cancel()
         gone.cancel()
@@ -287,6 +287,7 @@ class Gateway:
     client: openai.AsyncOpenAI
     http: httpx2.AsyncClient
     app: FastAPI
+    key: str = f"Bearer {KEY}"
 
     def pool_client(self) -> VerifierClient:
         """The gateway's client of its one verifier."""

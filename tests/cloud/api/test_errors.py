@@ -8,6 +8,7 @@ import pytest
 
 from cloud.api.answer import GenerationResponse
 from cloud.api.settings import Limits
+from shared.errors import LocalMisuse
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -178,11 +179,12 @@ async def test_client_raises_on_failure_in_mid_stream(gateway):
             pass
 
 
-async def test_unforeseen_exception_is_a_bare_500(gateway, monkeypatch):
-    """Nothing of an unforeseen exception is shown; the request id is."""
+@pytest.mark.parametrize("kind", [RuntimeError, LocalMisuse])
+async def test_unforeseen_exception_is_a_bare_500(gateway, monkeypatch, kind):
+    """Nothing of an unforeseen exception is shown, nor of our own misuse; the request id is."""
 
     async def broken(*_):
-        raise RuntimeError("secret detail")
+        raise kind("secret detail")
 
     monkeypatch.setattr(GenerationResponse, "_collect", broken)
     response = await gateway.post(GOOD)

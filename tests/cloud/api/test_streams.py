@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from cloud.api.settings import Limits
@@ -80,3 +81,25 @@ async def test_first_bytes_wait_for_the_verifier(gateway):
     verifier.error_after = 0
     verifier.gate.set()
     assert (await sent).status_code == 502
+
+
+class TestStalledClient:
+    """A caller who takes nothing."""
+
+    @pytest.fixture
+    def limits(self):
+        return Limits(stalled_client_s=0.2, shutdown_s=1)
+
+    async def test_is_cut_off(self, gateway, step):
+        """When the buffers are full for too long, the stream and its request to the verifier are closed."""
+        gateway.verifier.steps = [step("x" * 1_000_000) for _ in range(60)]
+        body = msgspec.json.encode(GOOD | {"stream": True})
+        host, port = gateway.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: {gateway.key}\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        async with asyncio.timeout(60):
+            await gateway.verifier.gone.wait()
+        for handle in gateway.coordinator.handles.values():
+            await handle.released.wait()
+        writer.transport.abort()
