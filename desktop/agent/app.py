@@ -3,6 +3,7 @@
 import asyncio
 import random
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,21 +12,22 @@ from typing import Final
 from desktop.agent.agent import Agent
 from desktop.agent.engines.choose import choose
 from desktop.agent.engines.port import EngineConfig
-from desktop.agent.identity import load_identity
+from desktop.agent.identity import Identity, load_identity
 from desktop.agent.report import Log
 from desktop.agent.settings import AgentSettings
 from desktop.agent.worker.messages import Start
 from desktop.agent.worker_process import ProcessWorker, open_log
 from shared.backoff import Backoff
-from shared.errors import ModelError
+from shared.models.progress import Reporter
+from shared.models.resolve import resolve
 
 _ENGINE_WORDS: Final = {"vllm": "vLLM", "transformers": "transformers"}
 
 
-async def run_agent(settings: AgentSettings, log: Log) -> None:
+def run_agent(settings: AgentSettings, log: Log, progress: Reporter | None = None) -> None:
     """Draft until SIGINT, SIGTERM or SIGHUP; no process is left afterwards.
 
-    Raises NexusError when the settings cannot work: key, log file, engine or model.
+    `progress` tells about a model that has to be fetched first. Raises NexusError when the settings cannot work: key, log file, engine or model.
     """
     identity = load_identity(settings.key_file)
     open_log(settings.worker_log).close()
@@ -36,14 +38,24 @@ async def run_agent(settings: AgentSettings, log: Log) -> None:
         node=identity.node_id,
         store=identity.store,
     )
-    folder = await asyncio.to_thread(find_model, settings.model)
+    folder = resolve(settings.model, progress)
     start = worker_start(settings, engine, folder)
     env = worker_environment(settings)
+
+    def worker() -> ProcessWorker:
+        return ProcessWorker(start, env, settings.worker_log, log)
+
+    asyncio.run(_until_signal(settings, identity, worker, engine, log))
+
+
+async def _until_signal(
+    settings: AgentSettings, identity: Identity, worker: Callable[[], ProcessWorker], engine: str, log: Log
+) -> None:
     agent = Agent(
         gateways=settings.gateway,
         identity=identity,
-        make_worker=lambda: ProcessWorker(start, env, settings.worker_log, log),
-        describe=f"{start.model} with {_ENGINE_WORDS.get(engine, engine)}",
+        make_worker=worker,
+        describe=f"{settings.model} with {_ENGINE_WORDS.get(engine, engine)}",
         log=log,
         worker_delays=Backoff(random.Random()),
         link_delays=Backoff(random.Random()),
@@ -83,11 +95,3 @@ def _version() -> str:
         return version("nexus-inference")
     except PackageNotFoundError:
         return "unknown"
-
-
-def find_model(name: str) -> Path:
-    """The folder of a model, by name or path. Raises ModelError."""
-    folder = Path(name).expanduser()
-    if (folder / "config.json").is_file():
-        return folder.resolve()
-    raise ModelError(f"There is no model folder {name}.")

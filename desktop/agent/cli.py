@@ -1,6 +1,5 @@
 """`nexus agent`: draft for the cloud with this machine, and look at its identity."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -127,9 +126,11 @@ def run(
         worker_log=worker_log,
     )
     from desktop.agent.app import run_agent  # what only `run` needs stays out of `--help` and `key`
+    from shared.models.progress import Reporter, Silent
 
     try:
-        asyncio.run(run_agent(settings, make_log(log_format, verbose=verbose)))
+        progress = Silent() if log_format is LogFormat.JSON else Reporter()
+        run_agent(settings, make_log(log_format, verbose=verbose), progress)
     except NexusError as error:
         raise _fail(error) from None
 
