@@ -27,7 +27,8 @@ _ENGINE_WORDS: Final = {"vllm": "vLLM", "transformers": "transformers"}
 def run_agent(settings: AgentSettings, log: Log, progress: Reporter | None = None) -> None:
     """Draft until SIGINT, SIGTERM or SIGHUP; no process is left afterwards.
 
-    `progress` tells about a model that has to be fetched first. Raises NexusError when the settings cannot work: key, log file, engine or model.
+    `progress` tells about a model that has to be fetched first. Raises NexusError when the settings cannot
+    work: key, log file, engine or model.
     """
     identity = load_identity(settings.key_file)
     open_log(settings.worker_log).close()
