@@ -42,7 +42,7 @@ def _what_is_missing(name: str, module: str, missing: str | None) -> NexusError:
     """The error for a command whose import failed, in terms of the extra that brings the missing module."""
     if missing is None or missing.partition(".")[0] in _OURS:
         return NexusError(f"nexus {name} is not part of this installation (module {missing} is missing).")
-    extras = next((found for prefix, found in _EXTRAS.items() if module.startswith(prefix)), ())
+    extras = next((found for prefix, found in _EXTRAS.items() if f"{module}.".startswith(f"{prefix}.")), ())
     if not extras:
         return NexusError(f"nexus {name} needs the Python module {missing}, which is not installed.")
     names = " or ".join(f"'{extra}'" for extra in extras)
