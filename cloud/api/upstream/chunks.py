@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cloud.api.upstream import errors
 from shared.errors import UpstreamFailed
 
 EVENT_LIMIT = 4 << 20
@@ -55,6 +56,7 @@ class ChunkUsage(msgspec.Struct):
 
 class ChunkError(msgspec.Struct):
     message: str = ""
+    param: str | None = None
     code: int | str | None = None
 
 
@@ -115,14 +117,15 @@ async def server_sent_events(source: AsyncIterator[bytes]) -> AsyncIterator[byte
             raise UpstreamFailed("The verifier sent an answer that the gateway cannot read.")
 
 
-def read_chunk(data: bytes) -> Iterator[Piece]:
-    """What one chunk says; raises `UpstreamFailed` for an error in it or for an aborted answer."""
+def read_chunk(data: bytes, asked: errors.Asked) -> Iterator[Piece]:
+    """What one chunk says; raises what an error event in it means, and `UpstreamFailed` for an aborted answer."""
     try:
         chunk = _decoder.decode(data)
     except msgspec.DecodeError:
         raise UpstreamFailed("The verifier sent an answer that the gateway cannot read.") from None
     if chunk.error is not None:
-        raise UpstreamFailed("The verifier failed while it worked on the request. Try again.")
+        status = chunk.error.code if isinstance(chunk.error.code, int) else 500
+        raise errors.from_status(status, chunk.error.message, chunk.error.param, asked)
     for choice in chunk.choices:
         text = (choice.delta.content if choice.delta else choice.text) or ""
         tokens = _tokens(choice)

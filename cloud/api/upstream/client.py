@@ -46,6 +46,7 @@ class VerifierClient:
         self._http = http
         self._url = url.rstrip("/")
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._contexts: dict[str, int | None] = {}
         self.open_streams = 0
 
     async def models(self, timeout_s: float) -> list[ServedModel]:
@@ -60,6 +61,7 @@ class VerifierClient:
             cards = None
         if cards is None:
             raise UpstreamFailed("The verifier does not list its models.")
+        self._contexts = {card.id: card.max_model_len for card in cards.data}
         return [ServedModel(card.id, card.created, card.max_model_len) for card in cards.data]
 
     @asynccontextmanager
@@ -69,6 +71,8 @@ class VerifierClient:
             "POST", self._url + path, content=msgspec.json.encode(payload), headers=self._headers
         )
         request.headers["content-type"] = "application/json"
+        name = payload["model"]
+        asked = errors.Asked(name, _PROMPT_PARAM[path], self._contexts.get(name))
         self.open_streams += 1
         response: httpx2.Response | None = None
         try:
@@ -79,14 +83,14 @@ class VerifierClient:
             except httpx2.HTTPError:
                 raise UpstreamFailed("The verifier did not answer. Try again.") from None
             if response.status_code != 200:
-                raise await self._refusal(response, path, payload["model"])
-            yield self._pieces(response)
+                raise await self._refusal(response, asked)
+            yield self._pieces(response, asked)
         finally:
             self.open_streams -= 1
             if response is not None:
                 await response.aclose()
 
-    async def _refusal(self, response: httpx2.Response, path: str, model: str) -> NexusError:
+    async def _refusal(self, response: httpx2.Response, asked: errors.Asked) -> NexusError:
         body = b""
         try:
             async for block in response.aiter_bytes():
@@ -95,15 +99,15 @@ class VerifierClient:
                     break
         except httpx2.HTTPError:
             body = b""
-        return errors.from_response(response.status_code, body, model=model, prompt_param=_PROMPT_PARAM[path])
+        return errors.from_response(response.status_code, body, asked)
 
-    async def _pieces(self, response: httpx2.Response) -> AsyncIterator[Piece]:
+    async def _pieces(self, response: httpx2.Response, asked: errors.Asked) -> AsyncIterator[Piece]:
         finished = False
         try:
             async for data in server_sent_events(response.aiter_bytes()):
                 if data == b"[DONE]":
                     break
-                for piece in read_chunk(data):
+                for piece in read_chunk(data, asked):
                     finished = finished or isinstance(piece, Finish)
                     yield piece
         except httpx2.HTTPError:

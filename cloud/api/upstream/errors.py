@@ -1,6 +1,7 @@
 """Turns a verifier's HTTP errors into ours: what the caller can act on is kept, the rest is not shown."""
 
 import re
+from dataclasses import dataclass
 
 import msgspec
 
@@ -17,6 +18,8 @@ _LIMIT = re.compile(r"context length(?: is|\s*\()\s*(\d+)")
 _TOKENS = re.compile(r"contains (at least )?(\d+) input tokens|Input length \((\d+)\)")
 _CHARACTERS = re.compile(r"contains (\d+) characters")
 _OUTPUT = re.compile(r"max_(?:completion_)?tokens=(\d+) cannot be greater than max_model_len=(\d+)")
+_NO_ROOM = "max_tokens must be at least 1, got 0"
+"""We never send less than 1: it is what remains behind a prompt as long as the context."""
 _TAIL = re.compile(r"\s*\((?:parameter|value)=.*\)\s*$", re.DOTALL)
 _INTERNAL = re.compile(r"/[\w.-]+/|\\\\|Traceback|0x[0-9a-f]{6}|vllm", re.IGNORECASE)
 _MESSAGE_LIMIT = 300
@@ -32,24 +35,37 @@ class _Body(msgspec.Struct):
     message: str = ""
 
 
-def from_response(status: int, body: bytes, *, model: str, prompt_param: str) -> NexusError:
-    """The error for an answer that is not 200. `prompt_param` is the field that holds the prompt."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for: `prompt_param` is the field that holds the prompt, `context` the model's length if known."""
+
+    model: str
+    prompt_param: str
+    context: int | None
+
+
+def from_response(status: int, body: bytes, asked: Asked) -> NexusError:
+    """The error for an answer whose status is not 200."""
     try:
         parsed = msgspec.json.decode(body, type=_Body)
         info = parsed.error or _Info(message=parsed.message)
     except msgspec.DecodeError:
         info = _Info()
+    return from_status(status, info.message, info.param, asked)
+
+
+def from_status(status: int, message: str, param: str | None, asked: Asked) -> NexusError:
+    """The same for an error event in the stream, whose `code` is a status: some refusals come only there."""
     if status in (400, 413, 422):
-        return _bad_request(info, prompt_param)
+        return _bad_request(message, param, asked)
     if status == 404:
-        return ModelNotFound(f"The model `{model}` is not served any more.", param="model")
+        return ModelNotFound(f"The model `{asked.model}` is not served any more.", param="model")
     if status in (429, 503):
         return Unavailable("The verifier has no capacity for this request at the moment. Try again shortly.")
-    return UpstreamFailed("The verifier could not work on the request. Try again.")
+    return UpstreamFailed("The verifier failed while it worked on the request. Try again.")
 
 
-def _bad_request(info: _Info, prompt_param: str) -> NexusError:
-    message = info.message
+def _bad_request(message: str, param: str | None, asked: Asked) -> NexusError:
     if match := _OUTPUT.search(message):
         return InvalidInput(
             f"`max_tokens` is {match[1]}, but this model's context holds {match[2]} tokens in all. Ask for fewer.",
@@ -58,12 +74,18 @@ def _bad_request(info: _Info, prompt_param: str) -> NexusError:
     if limit := _LIMIT.search(message):
         return ContextLengthExceeded(
             f"This model's context holds {limit[1]} tokens, but the prompt has {_size(message)}. Shorten the prompt.",
-            param=prompt_param,
+            param=asked.prompt_param,
+        )
+    if _NO_ROOM in message:
+        return ContextLengthExceeded(
+            f"The prompt fills this model's context of {asked.context or 'so many'} tokens, which leaves no room for "
+            "an answer. Shorten the prompt.",
+            param=asked.prompt_param,
         )
     line = _TAIL.sub("", message).strip().split("\n")[0]
     if not line or len(line) > _MESSAGE_LIMIT or _INTERNAL.search(line):
         line = "The model cannot work on this request as it is."
-    return InvalidInput(line, param=info.param if info.param and info.param.isidentifier() else None)
+    return InvalidInput(line, param=param if param and param.isidentifier() else None)
 
 
 def _size(message: str) -> str:

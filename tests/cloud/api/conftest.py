@@ -48,6 +48,9 @@ class FakeVerifier:
     """Cut the connection after so many steps."""
     error_after: int | None = None
     """Send vLLM's error event after so many steps."""
+    error: dict[str, Any] = field(
+        default_factory=lambda: {"message": "EngineCore at /opt/x died", "type": "Internal", "code": 500}
+    )
     gate: asyncio.Event | None = None
     """Wait for this after the first step (`gate_at` 1) or before it (0)."""
     gate_at: int = 1
@@ -133,7 +136,7 @@ class _VllmStream(Response):
             if v.break_after == place:
                 raise ConnectionAbortedError
             if v.error_after == place:
-                yield {"error": {"message": "EngineCore at /opt/x died", "type": "Internal", "code": 500}}
+                yield {"error": v.error}
                 yield b"[DONE]"
                 return
             v.on_step(payload, place)

@@ -107,6 +107,7 @@ class TestBodyLimit:
             "(more than 9000 characters, which is the upper bound for 2048 input tokens).",
             ("2048", "99999"),
         ),
+        ("max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", ("2048", "no room")),
         ("Input length (3000) exceeds model's maximum context length (2048).", ("2048", "3000")),
     ],
 )
@@ -168,6 +169,16 @@ async def test_failure_in_mid_stream(gateway, fault):
     assert before and all(c["choices"][0]["finish_reason"] is None for c in before)
     check(await gateway.post(GOOD), 502, "upstream_error")
     assert all(h.released.is_set() for h in gateway.coordinator.handles.values())
+
+
+async def test_refusal_that_comes_in_the_stream(gateway):
+    """vLLM refuses some requests only after it sent 200: the caller still gets the real status."""
+    gateway.verifier.error_after = 0
+    gateway.verifier.error = {"message": "Token id 99 is out of vocabulary", "param": None, "code": 400}
+    for stream in (False, True):
+        body = {"model": "tiny", "prompt": [99], "stream": stream}
+        message = check(await gateway.post(body, COMPLETIONS), 400, "invalid_request")
+        assert message == "Token id 99 is out of vocabulary"
 
 
 async def test_client_raises_on_failure_in_mid_stream(gateway):
