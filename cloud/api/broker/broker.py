@@ -336,7 +336,7 @@ class Broker:
         return min(self.settings.k, verifier.k)
 
     def _ahead(self, verifier: ev.VerifierAttached) -> int:
-        return self.settings.ahead if self.settings.ahead is not None else 2 * self._k(verifier)
+        return self.settings.ahead if self.settings.ahead is not None else 2 * self._k(verifier) + 1
 
     def _candidate(self, stream: Stream) -> Node | None:
         """The node to ask next."""

@@ -16,7 +16,8 @@ class BrokerSettings:
     k: int = 4
     """Most draft tokens that one verification takes; the verifier's own cap applies as well."""
     ahead: int | None = None
-    """Most unverified tokens that a node may have outstanding for one stream; none = 2 k."""
+    """Most unverified tokens that a node may have outstanding for one stream; none = 2 k + 1: two blocks, and
+    the bonus token between them."""
     tapes_per_stream: int = 1
     """How many nodes draft for one stream."""
     max_open_tokens: int = 32_768

@@ -60,6 +60,9 @@ class GuessLine:
         self._guesses: list[int] = []
         self._sent = len(tokens)
         self._k = k
+        self._block = k
+        """Size of the next full block: k at a fresh root, and k + 1 behind it, since a verification that accepts a whole
+        block also commits the position after it (the bonus token)."""
         self._ahead = ahead
         self._limit = limit
         self._running = False
@@ -100,6 +103,7 @@ class GuessLine:
         else:
             self._guesses.clear()
             self._cancel()
+            self._block = self._k
         if diverged:
             self.epoch += 1
             self._sent = len(self._committed)
@@ -137,15 +141,16 @@ class GuessLine:
         return None
 
     def blocks(self) -> list[Block]:
-        """Guesses to send now, each at most `k`: full blocks, and the rest once no round adds to it."""
+        """Guesses to send now: full blocks, and the rest once no round adds to it."""
         base = len(self._committed)
         end = base + len(self._guesses)
         open_end = self._running and len(self._guesses) < self._ahead
         found: list[Block] = []
-        while end - self._sent >= (self._k if open_end else 1):
-            tokens = tuple(self._guesses[self._sent - base : self._sent - base + self._k])
+        while end - self._sent >= (self._block if open_end else 1):
+            tokens = tuple(self._guesses[self._sent - base : self._sent - base + self._block])
             found.append(Block(self.epoch, self._sent, tokens))
             self._sent += len(tokens)
+            self._block = self._k + 1
         return found
 
     def _cancel(self) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cloud.verifier import versions
-from cloud.verifier.serve import launch
+from cloud.verifier.serve import fast_bfloat16, launch
 from cloud.verifier.settings import PluginSettings, from_additional_config, rank_address
 from shared.errors import ConfigError, EngineError
 
@@ -61,6 +61,15 @@ def test_a_gpu_gets_the_gpu_worker_and_no_cpu_settings() -> None:
     arguments = argv(on_gpu=True)
     assert value(arguments, "--worker-cls").endswith("CoupledGPUWorker")
     assert "--enforce-eager" not in arguments
+
+
+def test_bfloat16_is_left_alone_only_where_the_cpu_is_fast_at_it() -> None:
+    """An x86 CPU without AVX-512 computes in float32; a user's own --dtype wins."""
+    assert not fast_bfloat16(frozenset({"sse2", "avx2"}))
+    assert fast_bfloat16(frozenset({"sse2", "avx2", "avx512f"}))
+    assert fast_bfloat16(frozenset({"asimd", "bf16"}))
+    assert fast_bfloat16(frozenset())
+    assert argv("--dtype", "bfloat16").count("--dtype") == 1
 
 
 def test_the_environment_keeps_what_is_set() -> None:

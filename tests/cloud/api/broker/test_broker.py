@@ -25,7 +25,7 @@ def test_a_stream_is_opened_at_a_matching_node_with_all_its_tokens(play: Any) ->
     [opened] = only(do.OpenStream, play.open("s"))
     assert opened.node == "n"
     assert opened.tokens == PROMPT
-    assert (opened.model, opened.seed, opened.k, opened.ahead) == ("big", 7, 4, 8)
+    assert (opened.model, opened.seed, opened.k, opened.ahead) == ("big", 7, 4, 9)
 
 
 def test_a_node_with_another_tokenizer_is_refused_with_both_fingerprints(play: Any) -> None:
@@ -147,7 +147,7 @@ def test_drafts_of_an_unassigned_node_are_counted_and_dropped(play: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("pos", "tokens"), [(3, (100,)), (3, (-1,)), (3, ()), (3, (1,) * 9), (11, (1,)), (1, (1,)), (-3, (1,))]
+    ("pos", "tokens"), [(3, (100,)), (3, (-1,)), (3, ()), (3, (1,) * 10), (12, (1,)), (1, (1,)), (-3, (1,))]
 )
 def test_invalid_drafts_are_never_forwarded(play: Any, pos: int, tokens: tuple[int, ...]) -> None:
     """Ids outside the target's vocabulary, too many tokens, impossible positions."""
