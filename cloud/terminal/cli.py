@@ -14,7 +14,7 @@ DEFAULT_URL = "http://127.0.0.1:8080/v1"
 
 _Colour = Annotated[
     bool | None,
-    typer.Option("--colour/--no-colour", help="Colour each token by its origin. [default: on a terminal]"),
+    typer.Option("--colour/--no-colour", help="Colour each token by its origin. (default: on a terminal)"),
 ]
 
 
@@ -28,7 +28,7 @@ def demo(
     once: Annotated[
         bool, typer.Option("--once", help="End after the figures; the exit status says whether all went well.")
     ] = False,
-    prompt: Annotated[str | None, typer.Option(help="What to ask. [default: a question about Python]")] = None,
+    prompt: Annotated[str | None, typer.Option(help="What to ask. (default: a question about Python)")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, max=3000, help="Longest answer, tokens.")] = 200,
     draft: Annotated[int, typer.Option(min=1, max=64, help="Most draft tokens checked in one verify step.")] = 4,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the gateway; 0 takes a free one.")] = 0,
@@ -87,19 +87,19 @@ def chat(
             help="API key. Other users of this machine can see it in a flag, so prefer the variable.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model to talk to. [default: the first one served]")] = None,
+    model: Annotated[str | None, typer.Option(help="Model to talk to. (default: the first one served)")] = None,
     system: Annotated[str | None, typer.Option(help="What the model is told before the conversation.")] = None,
     temperature: Annotated[
-        float | None, typer.Option(min=0, max=2, help="0 is the most likely answer. [default: the gateway's]")
+        float | None, typer.Option(min=0, max=2, help="0 is the most likely answer. (default: the gateway's)")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest answer, tokens. [default: the gateway's]")
+        int | None, typer.Option(min=1, help="Longest answer, tokens. (default: the gateway's)")
     ] = None,
     colour: _Colour = None,
     figures: Annotated[
         bool | None,
         typer.Option(
-            "--figures/--no-figures", help="A line of figures after each answer. [default: in a conversation]"
+            "--figures/--no-figures", help="A line of figures after each answer. (default: in a conversation)"
         ),
     ] = None,
 ) -> None:
