@@ -110,14 +110,15 @@ class Book:
         pos: int,
         tokens: Sequence[int],
         *,
-        drafted: int,
+        draft: Sequence[int],
         source: str | None,
         step: int,
         step_ms: float,
         now: float,
     ) -> Verified:
-        """Moves a stream past a step's tokens and says what to publish."""
-        verdict = self._streams[stream].commit(pos, tokens, drafted, source, now)
+        """Moves a stream past a step's tokens and says what to publish; see `Stream.commit`."""
+        drafted = len(draft)
+        verdict = self._streams[stream].commit(pos, tokens, draft, source, now)
         self.tally.request_steps += 1
         self.tally.scheduled += drafted
         self.tally.accepted += verdict.accepted

@@ -92,25 +92,24 @@ class Stream:
         """Until when the stream may sit out."""
         return (self.committed_at or 0.0) + self.wait_s
 
-    def commit(self, pos: int, tokens: Sequence[int], drafted: int, source: str | None, now: float) -> Verdict:
+    def commit(self, pos: int, tokens: Sequence[int], draft: Sequence[int], source: str | None, now: float) -> Verdict:
         """Moves past a step's tokens.
 
         Args:
             pos: position of `tokens[0]`.
             tokens: what the step committed, after stopping rules cut it.
-            drafted: draft tokens that the step checked.
+            draft: tokens that the step checked. The tape may have been written to since they were taken from it.
             source: tape they came from.
             now: monotonic seconds.
         """
         baseline = agreement(self.lookup.guess(len(tokens)), tokens)
         self.lookup.extend(tokens)
         tape = self.tapes.get(source) if source is not None else None
-        guess = tape.peek(pos, drafted) if tape else []
-        accepted = agreement(guess, tokens)
+        accepted = agreement(draft, tokens)
         epoch = tape.epoch if tape else -1
         for each in self.tapes.values():
             each.commit(pos, tokens)
-        if drafted:
+        if draft:
             self.misses = 0
         self.committed_at = now
         self._missed_here = self._held_here = False

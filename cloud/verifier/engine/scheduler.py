@@ -219,12 +219,12 @@ class DraftScheduler(Scheduler):
                 continue
             if request.num_tokens > length:
                 offer = self._offers.get(request_id)
-                drafted = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
+                draft = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
                 verified = self._book.commit(
                     stream,
                     length,
                     request.all_token_ids[length:],
-                    drafted=len(drafted),
+                    draft=draft,
                     source=offer.source if offer else None,
                     step=self.current_step,
                     step_ms=(now - self._step_began) * 1000,

@@ -22,10 +22,12 @@ def draft(pos: int, *tokens: int, stream: str = "s", tape: str = "t", epoch: int
     return PortDraft(stream=stream, tape=tape, epoch=epoch, pos=pos, tokens=tokens)
 
 
-def commit(book: Book, committed: list[int], tokens: list[int], *, drafted: int = 0, now: float = 0.0) -> None:
+def commit(
+    book: Book, committed: list[int], tokens: list[int], *, draft: tuple[int, ...] = (), now: float = 0.0
+) -> None:
     pos = len(committed)
     committed += tokens
-    book.commit("s", pos, tokens, drafted=drafted, source="t" if drafted else None, step=1, step_ms=1.0, now=now)
+    book.commit("s", pos, tokens, draft=draft, source="t" if draft else None, step=1, step_ms=1.0, now=now)
 
 
 def test_without_a_draft_a_stream_decodes_plainly(book: Book) -> None:
@@ -104,7 +106,7 @@ def test_after_two_misses_a_stream_waits_no_more_until_a_draft_is_in_time(book: 
         book.next("s", 4, now)
     book.receive(draft(len(committed), 5, 6, 7, 8))
     assert book.next("s", 4, now) == Offer([5, 6, 7, 8], "t")
-    commit(book, committed, [5, 6, 7, 8, 9], drafted=4, now=now)
+    commit(book, committed, [5, 6, 7, 8, 9], draft=(5, 6, 7, 8), now=now)
     assert isinstance(book.next("s", 4, now + 0.05), Wait)
 
 
@@ -133,9 +135,22 @@ def test_a_commit_says_what_was_accepted_and_what_was_free(committed: list[int])
     offer = book.next("s", 4, 0.0)
     assert offer == Offer([7, 8, 1], "t")
     tokens += [7, 8, 2]
-    verified = book.commit("s", 7, [7, 8, 2], drafted=3, source="t", step=4, step_ms=2.5, now=0.0)
+    verified = book.commit("s", 7, [7, 8, 2], draft=[7, 8, 1], source="t", step=4, step_ms=2.5, now=0.0)
     assert (verified.accepted, verified.drafted, verified.baseline) == (2, 3, 2)
     assert (book.tally.accepted, book.tally.rejected, book.tally.scheduled) == (2, 1, 3)
+
+
+def test_a_tape_rewritten_while_its_draft_is_verified_does_not_change_the_verdict(
+    book: Book, committed: list[int]
+) -> None:
+    """While a step waits for others, a node may replace what it sent; what was checked is what counts."""
+    book.receive(draft(3, 7, 8))
+    offer = book.next("s", 4, 0.0)
+    assert isinstance(offer, Offer)
+    book.receive(draft(3, 1, 2, 3, epoch=1))
+    committed += [7, 8, 9]
+    verified = book.commit("s", 3, [7, 8, 9], draft=offer.tokens, source="t", step=1, step_ms=1.0, now=0.0)
+    assert (verified.drafted, verified.accepted) == (2, 2)
 
 
 def test_a_closed_stream_leaves_nothing(book: Book) -> None:
