@@ -46,5 +46,5 @@ def test_a_hub_id_without_a_hub_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_an_unknown_name_lists_near_ones(cache: Path) -> None:
     """The same words as the catalogue's own."""
-    with pytest.raises(ModelError, match="did you mean qwen2.5-coder-0.5b"):
+    with pytest.raises(ModelError, match=r"did you mean qwen2\.5-coder-0\.5b"):
         resolve("qwen-coder-0.5b")
