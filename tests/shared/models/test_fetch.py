@@ -106,6 +106,15 @@ def test_too_little_room_is_said_before_anything_is_downloaded(
         fetch.fetch(NAME, listener)
 
 
+def test_a_missing_converter_is_said_before_anything_is_downloaded(
+    index: Any, cache: Path, listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra is named; the index, which is empty here, is not even asked."""
+    monkeypatch.setattr(fetch, "_CONVERTER_NEEDS", ("no_such_module",))
+    with pytest.raises(ModelError, match=r"no_such_module from the 'models' extra: pip install"):
+        fetch.fetch(NAME, listener)
+
+
 def test_an_interrupted_conversion_leaves_no_folder_and_is_continued(
     index: Any, cache: Path, listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
