@@ -20,6 +20,11 @@ GATEWAY_ARG = "nexus_gateway"
 """Keys in the engine request's extra arguments (`vllm_xargs` over HTTP) that name the stream and who asked."""
 
 
+MIN_P_ARG = "nexus_min_p"
+LOGIT_BIAS_ARG = "nexus_logit_bias"
+"""Keys of parameters that the engine refuses under speculation: a number, and a flat list of id, bias, id, bias…"""
+
+
 class PortMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
     """Base of all draft-port messages."""
 

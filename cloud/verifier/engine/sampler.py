@@ -2,20 +2,21 @@
 
 Hook: the instance attribute `_sample` of `vllm.v1.worker.gpu_model_runner.GPUModelRunner` (0.32), which is called
 once per step with the logits of all rows. A request's rows lie together: one per draft token, then the bonus row.
-The engine's own code still applies penalties, bad words, allowed tokens, bias and grammar masks.
+The engine's own code still applies penalties, bad words, allowed tokens and grammar masks. `min_p` and `logit_bias`
+are refused by the engine when it speculates, for reasons that do not concern coupling; they come as extra arguments.
 """
 
 from typing import Any
 
 import torch
 from vllm.v1.outputs import SamplerOutput
-from vllm.v1.sample.logits_processor.builtin import LogitBiasLogitsProcessor, MinPLogitsProcessor
 from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from cloud.verifier.sampling.accept import REJECTED, accept
-from cloud.verifier.sampling.coupled import RowParameters, choose
+from cloud.verifier.sampling.extras import Extras, extras_of
 from cloud.verifier.sampling.seed import effective_seed
+from shared.coupling.choice import RowParameters, choose
 from shared.errors import EngineError
 
 
@@ -41,91 +42,95 @@ class CoupledSampler:
         batch = self._runner.input_batch
         sampling: SamplingMetadata = batch.sampling_metadata
         batch.update_async_output_token_ids()
-        requests = batch.num_reqs
         if spec_decode_metadata is None:
-            lengths = torch.zeros(requests, dtype=torch.int64)
+            lengths = torch.zeros(batch.num_reqs, dtype=torch.int64, device=logits.device)
             drafted = torch.empty(0, dtype=torch.int64, device=logits.device)
         else:
-            lengths = torch.tensor(spec_decode_metadata.num_draft_tokens, dtype=torch.int64)
+            lengths = torch.tensor(spec_decode_metadata.num_draft_tokens, dtype=torch.int64).to(logits.device)
             drafted = spec_decode_metadata.draft_token_ids
-        lengths = lengths.to(logits.device)
+        owner = torch.arange(lengths.numel(), device=logits.device).repeat_interleave(lengths + 1)
+        requests = [self._runner.requests[name].sampling_params for name in batch.req_ids]
+        extras = [extras_of(params.extra_args) for params in requests]
         raw = logits.float()
-        processed = self._process(raw, sampling, spec_decode_metadata)
-        chosen = choose(processed, self._rows(sampling, lengths))
-        tokens = accept(chosen, drafted, lengths)
+        biased = _bias(raw, owner, extras)
+        processed = self._process(biased, sampling, spec_decode_metadata)
+        seeds = [
+            effective_seed(params.seed, self._engine_seed, name)
+            for name, params in zip(batch.req_ids, requests, strict=True)
+        ]
+        tokens = accept(choose(processed, self._rows(sampling, lengths, owner, seeds, extras)), drafted, lengths)
         logprobs = None
         if sampling.max_num_logprobs is not None:
             logprobs = self._logprobs(raw, tokens, lengths, sampling.max_num_logprobs)
         return SamplerOutput(sampled_token_ids=tokens, logprobs_tensors=logprobs)
 
-    def _rows(self, sampling: SamplingMetadata, lengths: torch.Tensor) -> RowParameters:
+    def _rows(
+        self,
+        sampling: SamplingMetadata,
+        lengths: torch.Tensor,
+        owner: torch.Tensor,
+        seeds: list[int],
+        extras: list[Extras],
+    ) -> RowParameters:
         """Parameters of each request, repeated for its rows; positions count on from its committed tokens."""
-        batch, device = self._runner.input_batch, lengths.device
-        per_request = lengths + 1
-        owner = torch.arange(lengths.numel(), device=device).repeat_interleave(per_request)
-        first_row = torch.cumsum(per_request, 0) - per_request
+        count, device = lengths.numel(), lengths.device
+        first_row = torch.cumsum(lengths + 1, 0) - (lengths + 1)
         local = torch.arange(owner.numel(), device=device) - first_row[owner]
-        seeds = torch.tensor(
-            [
-                effective_seed(self._runner.requests[name].sampling_params.seed, self._engine_seed, name)
-                for name in batch.req_ids
-            ],
-            dtype=torch.int64,
-        ).to(device)
-        committed = torch.from_numpy(batch.num_tokens_no_spec[: lengths.numel()].astype("int64")).to(device)
+        committed = torch.from_numpy(self._runner.input_batch.num_tokens_no_spec[:count].astype("int64")).to(device)
         temperature = sampling.temperature
         if temperature is None:
-            temperature = torch.zeros(lengths.numel(), device=device)
+            temperature = torch.zeros(count, device=device)
+        min_p = None
+        if any(extra.min_p for extra in extras):
+            min_p = torch.tensor([extra.min_p for extra in extras]).to(device)[owner]
         return RowParameters(
             temperature=temperature[owner],
-            seed=seeds[owner],
+            seed=torch.tensor(seeds, dtype=torch.int64).to(device)[owner],
             position=committed[owner] + local - 1,
             top_k=None if sampling.top_k is None else sampling.top_k[owner],
             top_p=None if sampling.top_p is None else sampling.top_p[owner],
-            min_p=self._min_p(sampling, owner),
+            min_p=min_p,
         )
 
-    @staticmethod
-    def _min_p(sampling: SamplingMetadata, owner: torch.Tensor) -> torch.Tensor | None:
-        for processor in sampling.logitsprocs.argmax_invariant:
-            if isinstance(processor, MinPLogitsProcessor) and processor.min_p_count:
-                return processor.min_p.reshape(-1)[owner]
-        return None
-
-    def _process(self, raw: torch.Tensor, sampling: SamplingMetadata, spec: SpecDecodeMetadata | None) -> torch.Tensor:
+    def _process(
+        self, logits: torch.Tensor, sampling: SamplingMetadata, spec: SpecDecodeMetadata | None
+    ) -> torch.Tensor:
         """What the engine does to logits before it samples: penalties and masks, with drafts as history."""
         sampler = self._runner.sampler
         if spec is None:
-            return sampler.apply_logits_processors(raw.clone(), sampling, False)
-        processed = torch.empty_like(raw)
-        bonus = spec.bonus_logits_indices.long()
-        processed[bonus] = sampler.apply_logits_processors(raw[bonus], sampling, True)
-        target = spec.target_logits_indices.long()
+            return sampler.apply_logits_processors(logits.clone(), sampling, False)
+        bonus, target = spec.bonus_logits_indices.long(), spec.target_logits_indices.long()
+        processed = torch.empty_like(logits)
+        processed[bonus] = sampler.apply_logits_processors(logits[bonus], sampling, True)
         if target.numel():
-            rows = self._bias(raw[target], sampling, spec)
-            # The engine's own method leaves the bias out, since it refuses such requests when they name it.
-            processed[target] = self._runner.rejection_sampler.apply_logits_processors(rows, sampling, spec)
+            rejection = self._runner.rejection_sampler
+            processed[target] = rejection.apply_logits_processors(logits[target], sampling, spec)
         return processed
 
-    @staticmethod
-    def _bias(rows: torch.Tensor, sampling: SamplingMetadata, spec: SpecDecodeMetadata) -> torch.Tensor:
-        for processor in sampling.logitsprocs.non_argmax_invariant:
-            if isinstance(processor, LogitBiasLogitsProcessor) and processor.biases:
-                owner = torch.arange(len(spec.num_draft_tokens)).repeat_interleave(torch.tensor(spec.num_draft_tokens))
-                for request, biases in processor.biases.items():
-                    mine = (owner == request).nonzero().squeeze(1).to(rows.device)
-                    tokens = torch.tensor(list(biases), device=rows.device)
-                    rows[mine.unsqueeze(1), tokens] += torch.tensor(list(biases.values()), device=rows.device)
-        return rows
-
     def _logprobs(self, raw: torch.Tensor, tokens: torch.Tensor, lengths: torch.Tensor, top: int) -> Any:
-        """The target's log-probabilities, before any processing, for every committed token (and fillers behind)."""
+        """The target's log-probabilities, before any processing, of each committed token (and fillers behind)."""
         sampler = self._runner.sampler
         first_row = torch.cumsum(lengths + 1, 0) - (lengths + 1)
         column = torch.arange(tokens.shape[1], device=tokens.device)
         row = (first_row.unsqueeze(1) + column).clamp(max=raw.shape[0] - 1).flatten()
         ids = torch.where(tokens == REJECTED, 0, tokens).flatten().long()
         return sampler.gather_logprobs(sampler.compute_logprobs(raw[row]), top, ids)
+
+
+def _bias(logits: torch.Tensor, owner: torch.Tensor, extras: list[Extras]) -> torch.Tensor:
+    """Adds each request's bias to all its rows; the tensor itself when nobody has one."""
+    entries = [
+        (request, token, bias)
+        for request, extra in enumerate(extras)
+        for token, bias in extra.logit_bias.items()
+        if 0 <= token < logits.shape[1]
+    ]
+    if not entries:
+        return logits
+    of_request, token, bias = (torch.tensor(column).to(logits.device) for column in zip(*entries, strict=True))
+    table = torch.zeros(len(extras), logits.shape[1], device=logits.device)
+    table[of_request, token] = bias.float()
+    return logits + table[owner]
 
 
 def install(runner: Any) -> None:

@@ -20,6 +20,7 @@ from vllm.v1.request import Request, RequestStatus
 from cloud.verifier.drafts.book import Book, Offer, Wait
 from cloud.verifier.port.curve import Curve
 from cloud.verifier.port.server import PortServer
+from cloud.verifier.sampling.extras import extras_of
 from cloud.verifier.sampling.seed import effective_seed
 from cloud.verifier.settings import from_additional_config, rank_address
 from shared.draftport.messages import (
@@ -104,7 +105,10 @@ class DraftScheduler(Scheduler):
         params = request.sampling_params
         assert params is not None
         sampling = Sampling(
-            temperature=params.temperature, top_k=max(0, params.top_k), top_p=params.top_p, min_p=params.min_p
+            temperature=params.temperature,
+            top_k=max(0, params.top_k),
+            top_p=params.top_p,
+            min_p=extras_of(params.extra_args).min_p,
         )
         seed = None if sampling.greedy else effective_seed(params.seed, self._engine_seed, request.request_id)
         self._port.publish(

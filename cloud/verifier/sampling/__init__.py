@@ -1,1 +1,1 @@
-"""Coupled sampling: the target's token as a function of logits, parameters, seed and position, and nothing else."""
+"""What a step commits: acceptance by equality, and the seed that a request samples with."""

@@ -7,6 +7,7 @@ import transformers
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from desktop.agent.engines.checks import check_round, check_streams, fit_model_len, read_model_config
+from desktop.agent.engines.coupling import Coupling, choose_rows, coupling
 from desktop.agent.engines.hardware import pick_device, pick_dtype, torch_dtype
 from desktop.agent.engines.port import Drafted, EngineConfig
 from shared.errors import EngineError
@@ -20,10 +21,11 @@ PREFILL_CHUNK = 512
 class _Line:
     """A stream's tokens, of which the first `cached` are in its KV cache, and the end of its round."""
 
-    __slots__ = ("cache", "cached", "end", "tokens")
+    __slots__ = ("cache", "cached", "coupling", "end", "tokens")
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
+        self.coupling: Coupling | None = None
         self.cached = 0
         self.cache = DynamicCache()
         self.end = 0
@@ -82,6 +84,7 @@ class TransformersEngine:
         check_streams(sum(line.running for line in self._lines.values()), self.max_streams)
         line = self._lines.setdefault(stream, _Line())
         line.rewind(tokens)
+        line.coupling = coupling(sampling, seed)
         line.end = min(len(tokens) + count, self.max_model_len)
 
     def stop(self, stream: StreamId) -> None:
@@ -121,7 +124,10 @@ class TransformersEngine:
         line.cached += len(chunk)
         if line.cached < len(line.tokens):
             return None
-        return int(output.logits[0, -1, : self.vocabulary].argmax())
+        logits = output.logits[:, -1, : self.vocabulary]
+        if line.coupling is None:
+            return int(logits.argmax())
+        return int(choose_rows(logits, [(line.coupling, len(line.tokens))]))
 
     def close(self) -> None:
         self._lines.clear()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from desktop.agent.engines.checks import check_round, check_streams, fit_model_len, read_model_config
 from desktop.agent.engines.port import Drafted, EngineConfig
+from desktop.agent.engines.vllm_coupling import CoupledChoice
 from shared.errors import EngineError
 from shared.ids import StreamId
 from shared.sampling import Sampling
@@ -24,6 +25,7 @@ from vllm import EngineArgs, LLMEngine, SamplingParams
 from vllm.inputs import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
+from desktop.agent.engines.coupling import EXTRA, coupling
 from desktop.agent.engines.hardware import pick_device, pick_dtype
 
 CPU_BLOCK = 32
@@ -86,6 +88,7 @@ class VllmEngine:
             skip_tokenizer_init=True,
             disable_log_stats=True,
             distributed_executor_backend="uni",
+            logits_processors=[CoupledChoice],
         )
 
     @property
@@ -105,6 +108,7 @@ class VllmEngine:
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
+            extra_args={EXTRA: coupling(sampling, seed)},
         )
         try:
             self._engine.add_request(request, tokens_input(list(tokens)), parameters)

@@ -61,7 +61,7 @@ class GuessLine:
         self._sent = len(tokens)
         self._k = k
         self._block = k
-        """Size of the next full block: k at a fresh root, and k + 1 behind it, since a verification that accepts a whole
+        """Size of the next full block: k at a fresh root, k + 1 behind it, since a verification that accepts a whole
         block also commits the position after it (the bonus token)."""
         self._ahead = ahead
         self._limit = limit

@@ -200,3 +200,32 @@ def test_one_stream_too_many_is_refused_in_words(engine: DraftEngine) -> None:
     engine.stop(streams[1])
     start(engine, StreamId("s9"), prompt(14, 4), 3)
     assert {item.stream for item in run(engine)} == {*streams, StreamId("s9")} - {streams[1]}
+
+
+SAMPLED = Sampling(temperature=0.8, top_p=0.95)
+
+
+def sampled(engine: DraftEngine, stream: StreamId, tokens: Sequence[int], count: int, seed: int) -> list[int]:
+    engine.start(stream, tokens, count, SAMPLED, seed)
+    return [item.token for item in run(engine) if item.stream == stream and item.token is not None]
+
+
+def test_a_sampled_draft_is_a_function_of_prefix_and_seed(engine: DraftEngine) -> None:
+    """In pieces, on another stream, or beside others: the noise belongs to the position, not to the round."""
+    tokens = prompt(11, 15)
+    whole = sampled(engine, A, tokens, 10, seed=5)
+    pieces: list[int] = []
+    for count in (3, 1, 6):
+        pieces += sampled(engine, B, tokens + pieces, count, seed=5)
+    assert pieces == whole
+    start(engine, B, prompt(12, 9), 10)
+    engine.start(C, prompt(13, 20), 10, SAMPLED, 77)
+    assert sampled(engine, A, tokens, 10, seed=5) == whole
+    engine.forget(C)
+
+
+def test_seeds_lead_to_different_drafts_where_the_engine_couples(engine: DraftEngine) -> None:
+    """An engine that drafts by argmax whatever the seed is valid too; ours add the noise."""
+    tokens = prompt(14, 15)
+    drafts = {tuple(sampled(engine, A, tokens, 8, seed=seed)) for seed in range(6)}
+    assert len(drafts) == 1 if engine.name == "fake" else len(drafts) >= 4

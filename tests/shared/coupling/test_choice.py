@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloud.verifier.sampling.coupled import RowParameters, choose
-from cloud.verifier.sampling.filters import filter_logits
+from shared.coupling.choice import RowParameters, choose
+from shared.coupling.filters import filter_logits
 from shared.noise import gumbel
 
 CHI_SQUARE_0_999 = {3: 16.27, 4: 18.47, 7: 24.32, 11: 31.26, 15: 37.70, 24: 51.18}

@@ -1,10 +1,15 @@
-"""The target's token for each row: argmax of filtered, scaled logits plus shared Gumbel noise."""
+"""The target's token for each row: argmax of filtered, scaled logits plus shared Gumbel noise.
+
+The verifier's sampler and the draft engines call the same code: whatever a drafter filters or hashes differently
+only costs acceptance, but there is no reason to differ. Imports torch, as the one package of `shared` that does;
+nothing else in `shared` may import it, so that a gateway needs no torch.
+"""
 
 from dataclasses import dataclass
 
 import torch
 
-from cloud.verifier.sampling.filters import filter_logits
+from shared.coupling.filters import filter_logits
 from shared.noise import gumbel
 
 GREEDY_BELOW = 1e-5
