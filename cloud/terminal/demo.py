@@ -19,10 +19,9 @@ from cloud.terminal.answer import Figures
 from cloud.terminal.client import GatewayClient, Options
 from cloud.terminal.paint import BOLD, DIM, RED, AnswerPrinter, Painter, figures_table
 from cloud.terminal.parts import GRACE_S, Part, Parts, State
-from cloud.terminal.recipe import Pair, Recipe, clean_environment, recipe, short_temporary_folder
+from cloud.terminal.recipe import POLL_S, Pair, Recipe, clean_environment, recipe, short_temporary_folder
 from shared.errors import EngineError, ModelError, NexusError
 
-POLL_S = 0.25
 STILL_EVERY_S = 30.0
 """Without a terminal, how often the demo says that it still waits."""
 INTERRUPTED = 130
@@ -131,7 +130,9 @@ class Demo:
 
     def _fetch(self) -> None:
         self._painter.line("Looking for the models…")
-        if subprocess.run(self._recipe.fetch, stdin=subprocess.DEVNULL, check=False).returncode:
+        if subprocess.run(
+            self._recipe.fetch, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
+        ).returncode:
             raise ModelError("The models could not be fetched; what is wrong is said above.")
 
     def _wait_until_ready(self) -> None:

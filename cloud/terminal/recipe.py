@@ -24,11 +24,8 @@ GPU_SHARE: Final = 0.5
 VERIFIER_TIMEOUT_S: Final = 900.0
 GATEWAY_TIMEOUT_S: Final = 120.0
 NODE_TIMEOUT_S: Final = 900.0
-VERIFIER_ENV: Final[Mapping[str, str]] = {}
-AGENT_ENV: Final[Mapping[str, str]] = {}
-"""Where threads are bound when that helps (VLLM_CPU_OMP_THREADS_BIND). Without it, verifier and worker share all
-cores, which suits them: while one works, the other mostly waits for it."""
 _PROBE_S: Final = 3.0
+POLL_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +65,9 @@ def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Reci
     keys = folder / "api-keys"
     keys.touch(mode=0o600)
     keys.write_text(key + "\n", encoding="utf-8")
-    target = f"verifier ({pair.target})"
-    drafter = f"draft node ({pair.draft})"
+    gpu = on_gpu()
+    verifier_cores, node_cores = (None, None) if gpu else share_cores(usable_cores())
+    look = Probe()
     return Recipe(
         pair=pair,
         url=f"{gateway}/v1",
@@ -78,19 +76,19 @@ def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Reci
         parts=(
             PartSpec(
                 name="verifier",
-                title=target,
+                title=f"verifier ({pair.target})",
                 command=[
                     *nexus("verifier", "serve", pair.target, "--draft-port", draft_port, "--max-draft", str(draft)),
                     *("--port", str(verifier_port), "--max-model-len", str(MAX_MODEL_LEN)),
                     *("--max-num-seqs", str(MAX_NUM_SEQS)),
-                    *(("--gpu-memory-utilization", str(GPU_SHARE)) if on_gpu() else ()),
+                    *(("--gpu-memory-utilization", str(GPU_SHARE)) if gpu else ()),
                 ],
                 env={
                     "VLLM_CPU_KVCACHE_SPACE": str(VERIFIER_KV_GIB),
                     "VLLM_NO_USAGE_STATS": "1",
-                    **VERIFIER_ENV,
+                    **({"VLLM_CPU_OMP_THREADS_BIND": verifier_cores} if verifier_cores else {}),
                 },
-                is_ready=lambda: _answers(f"{verifier}/health") is not None,
+                is_ready=lambda: look(f"{verifier}/health") is not None,
                 timeout_s=VERIFIER_TIMEOUT_S,
             ),
             PartSpec(
@@ -101,19 +99,24 @@ def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Reci
                     *("--verifier", f"{verifier}={draft_port}-0", "--api-keys-file", str(keys)),
                 ],
                 env={"NEXUS_GATEWAY_BROKER__K": str(draft)},
-                is_ready=lambda: bool(_answers(f"{gateway}/health")),
+                is_ready=lambda: bool(look(f"{gateway}/health")),
                 timeout_s=GATEWAY_TIMEOUT_S,
             ),
             PartSpec(
                 name="agent",
-                title=drafter,
+                title=f"draft node ({pair.draft})",
                 command=[
                     *nexus("agent", "run", "--gateway", gateway, "--model", pair.draft, "--engine", pair.engine),
                     *("--streams", str(MAX_NUM_SEQS), "--max-model-len", str(MAX_MODEL_LEN)),
                     *("--kv-cache-gib", str(WORKER_KV_GIB), "--worker-log", str(folder / "draft-worker.log")),
+                    *(
+                        ("--threads-bind", node_cores, "--threads", str(node_cores.count(",") + 1))
+                        if node_cores
+                        else ()
+                    ),
                 ],
-                env={"VLLM_NO_USAGE_STATS": "1", **AGENT_ENV},
-                is_ready=lambda: _has_node(_answers(f"{gateway}/health")),
+                env={"VLLM_NO_USAGE_STATS": "1"},
+                is_ready=lambda: _has_node(look(f"{gateway}/health")),
                 timeout_s=NODE_TIMEOUT_S,
             ),
         ),
@@ -130,6 +133,25 @@ def clean_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str
     ours = ("NEXUS_GATEWAY_", "NEXUS_AGENT_")
     kept = {name: value for name, value in environ.items() if not name.startswith(ours)}
     return {**kept, "NEXUS_CONFIG_DIR": str(folder / "config"), "NEXUS_RUNTIME_DIR": str(folder)}
+
+
+def usable_cores() -> list[int]:
+    """The CPU cores that this process may use."""
+    if sys.platform == "linux":
+        return sorted(os.sched_getaffinity(0))
+    return []
+
+
+def share_cores(cores: Sequence[int]) -> tuple[str | None, str | None]:
+    """Which cores the verifier gets, and which the draft node; none leaves it to vLLM.
+
+    Both use OpenMP threads that wait for each other actively, so two engines on the same cores slow each other down
+    out of all proportion. Checking a draft of the small model takes about as long as making it, hence halves.
+    """
+    if len(cores) < 2:
+        return None, None
+    half = (len(cores) + 1) // 2
+    return ",".join(map(str, cores[:half])), ",".join(map(str, cores[half:]))
 
 
 def on_gpu() -> bool:
@@ -170,18 +192,24 @@ def short_temporary_folder() -> str | None:
     return "/tmp" if len(chosen) > 60 else None
 
 
-def _answers(url: str) -> dict[str, Any] | None:
-    """The JSON object at `url`, an empty one for a body that is none; none when there is no answer, or one with
-    neither success nor a JSON object."""
-    try:
-        response = httpx2.get(url, timeout=_PROBE_S, trust_env=False)
-    except httpx2.HTTPError:
-        return None
-    try:
-        body = response.json()
-    except ValueError:
-        return {} if response.is_success else None
-    return body if isinstance(body, dict) else {}
+class Probe:
+    """Looks whether servers answer, over one client: to make one costs more than to ask."""
+
+    def __init__(self) -> None:
+        self._http = httpx2.Client(timeout=_PROBE_S, trust_env=False)
+
+    def __call__(self, url: str) -> dict[str, Any] | None:
+        """The JSON object at `url`, an empty one for a body that is none; none when there is no answer, or one with
+        neither success nor a JSON object."""
+        try:
+            response = self._http.get(url)
+        except httpx2.HTTPError:
+            return None
+        try:
+            body = response.json()
+        except ValueError:
+            return {} if response.is_success else None
+        return body if isinstance(body, dict) else {}
 
 
 def _has_node(health: dict[str, Any] | None) -> bool:

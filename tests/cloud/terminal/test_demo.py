@@ -179,3 +179,12 @@ def test_the_users_own_settings_stay_out(tmp_path: Path) -> None:
         "NEXUS_CONFIG_DIR": f"{tmp_path}/config",
         "NEXUS_RUNTIME_DIR": str(tmp_path),
     }
+
+
+@pytest.mark.parametrize(
+    ("cores", "shares"),
+    [([], (None, None)), ([3], (None, None)), ([0, 1], ("0", "1")), ([0, 2, 4, 6, 7], ("0,2,4", "6,7"))],
+)
+def test_verifier_and_node_share_no_core(cores: list[int], shares: tuple[str | None, str | None]) -> None:
+    """Where there are two cores at least."""
+    assert recipe.share_cores(cores) == shares
