@@ -149,10 +149,11 @@ class Demo:
             waiting = [part for part in self._parts if part.state is State.STARTING]
             if not waiting:
                 return
-            words = f"waiting for {' and '.join(part.spec.title for part in waiting)}, {waiting[0].seconds:.0f} s"
+            names = " and ".join(part.spec.title.split(" (")[0] for part in waiting)
+            words = f"waiting for {names}, {waiting[0].seconds:.0f} s"
             if self._live:
                 self._clear()
-                self._painter.raw(f"  {next(spinner)} {words[: shutil.get_terminal_size().columns - 6]}")
+                self._painter.raw(f"  {next(spinner)} {words}")
             elif self._clock() >= still_at:
                 still_at = self._clock() + STILL_EVERY_S
                 self._painter.line(f"  still {words}")
