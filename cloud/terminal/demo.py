@@ -182,6 +182,8 @@ class Demo:
         painter = self._painter
         painter.line(f"Prompt: {self._wishes.prompt}", BOLD)
         painter.line()
+        if legend := painter.legend():
+            painter.raw(legend + "\n\n")
         printer = AnswerPrinter(painter, traced=True)
         figures: Figures | None = None
         tokens: int | None = None
@@ -201,9 +203,6 @@ class Demo:
                 printer.finish()
             wall_s = self._clock() - began
         painter.line()
-        if legend := painter.legend():
-            painter.line(legend)
-            painter.line()
         for text in figures_table(figures, tokens, wall_s):
             painter.line(text)
         painter.line()

@@ -88,7 +88,7 @@ def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Reci
                     "VLLM_NO_USAGE_STATS": "1",
                     **({"VLLM_CPU_OMP_THREADS_BIND": verifier_cores} if verifier_cores else {}),
                 },
-                is_ready=lambda: look(f"{verifier}/health") is not None,
+                is_ready=lambda: look(f"{verifier}/health") is not None and _attached(look(f"{gateway}/health")),
                 timeout_s=VERIFIER_TIMEOUT_S,
             ),
             PartSpec(
@@ -212,6 +212,11 @@ class Probe:
         return body if isinstance(body, dict) else {}
 
 
+def _attached(health: dict[str, Any] | None) -> bool:
+    """The gateway reaches the verifier's server and its draft port."""
+    return health is not None and health.get("status") == "ok"
+
+
 def _has_node(health: dict[str, Any] | None) -> bool:
-    """The gateway reaches the verifier and its draft port, and a node is connected."""
-    return health is not None and health.get("status") == "ok" and health.get("nodes", 0) >= 1
+    """A node has proved its key and offered its model."""
+    return health is not None and health.get("nodes", 0) >= 1
