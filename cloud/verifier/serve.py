@@ -22,6 +22,8 @@ _OURS = {
 }
 """vLLM flags that the plugin needs for itself, and why."""
 
+_SEVERAL_WORKERS = {"--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp"}
+
 CPU_KV_CACHE_GIB = "4"
 """KV cache on a machine without a GPU, unless VLLM_CPU_KVCACHE_SPACE or a flag says otherwise: vLLM would take nearly
 all memory, and a draft node may run beside it."""
@@ -57,7 +59,7 @@ def launch(
     Raises:
         ConfigError: a flag collides with what the plugin needs, or its value is wrong.
     """
-    given = {flag.split("=", 1)[0].replace("_", "-") for flag in extra if flag.startswith("--")}
+    given = {flag.split("=", 1)[0].replace("_", "-") for flag in extra if flag.startswith("-")}
     for flag, reason in _OURS.items():
         if flag in given:
             raise ConfigError(f"{flag} cannot be set: {reason}.")
@@ -81,6 +83,9 @@ def launch(
     }
     if not on_gpu:
         defaults |= {"--block-size": ["32"], "--enforce-eager": []}
+        if not given & _SEVERAL_WORKERS:
+            # One worker needs no process of its own, whose message loop would keep a core busy while streams wait.
+            defaults["--distributed-executor-backend"] = ["uni"]
         if not fast_bfloat16(_cpu_flags()):
             defaults["--dtype"] = ["float32"]
     for flag, values in defaults.items():
@@ -114,6 +119,8 @@ def _environment(environ: Mapping[str, str], on_gpu: bool, given: set[str]) -> d
     env["VLLM_USE_V2_MODEL_RUNNER"] = "0"
     if on_gpu:
         return env
+    # The CPU build compiles a helper for log-probabilities on first use and fails without a C++ compiler.
+    env.setdefault("TORCHDYNAMO_DISABLE", "1")
     if not given & {"--kv-cache-memory-bytes", "--gpu-memory-utilization"}:
         env.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_CACHE_GIB)
     openmp = Path(sysconfig.get_path("data")) / "lib" / "libiomp5.so"

@@ -126,11 +126,10 @@ def run(
         worker_log=worker_log,
     )
     from desktop.agent.app import run_agent  # what only `run` needs stays out of `--help` and `key`
-    from shared.models.progress import Reporter, Silent
+    from shared.models.progress import Reporter
 
     try:
-        progress = Silent() if log_format is LogFormat.JSON else Reporter()
-        run_agent(settings, make_log(log_format, verbose=verbose), progress)
+        run_agent(settings, make_log(log_format, verbose=verbose), Reporter())
     except NexusError as error:
         raise _fail(error) from None
 

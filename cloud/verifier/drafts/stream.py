@@ -9,6 +9,10 @@ from cloud.verifier.drafts.tape import Taken, Tape
 
 MISSES_UNTIL_NO_HOLD = 2
 """Holds in a row that ended without a draft; after them the stream waits no more until a draft is in time."""
+RETRY_AFTER = 16
+"""Tokens after which a stream that waits no more tries one hold again; doubled by each further miss up to 16 times. A
+node that was slow for a moment is found again, and a dead one costs a hold in a hundred tokens."""
+RETRY_DOUBLINGS = 4
 TAPES_PER_STREAM = 8
 """More tapes than this are refused: only a faulty gateway sends them."""
 
@@ -46,6 +50,8 @@ class Stream:
     misses: int = 0
     committed_at: float | None = None
     """When the last token was committed; none until the first output token."""
+    _retry_at: int = 0
+    """Number of tokens from which on the stream may wait again."""
     _missed_here: bool = False
     _held_here: bool = False
 
@@ -72,7 +78,7 @@ class Stream:
         """Whether to sit out this step because a longer draft than `have` tokens is expected soon."""
         if have >= min(limit, self.k) or self.wait_s <= 0 or self.committed_at is None:
             return Hold.NO
-        if self.misses >= MISSES_UNTIL_NO_HOLD and not have:
+        if not have and len(self.committed) < self._retry_at:
             return Hold.NO
         if now < self.deadline:
             return Hold.WAIT
@@ -80,6 +86,8 @@ class Stream:
             return Hold.NO
         self._missed_here = True
         self.misses += 1
+        if (extra := self.misses - MISSES_UNTIL_NO_HOLD) >= 0:
+            self._retry_at = len(self.committed) + RETRY_AFTER * 2 ** min(extra, RETRY_DOUBLINGS)
         return Hold.MISSED
 
     def first_hold_here(self) -> bool:
@@ -110,7 +118,7 @@ class Stream:
         for each in self.tapes.values():
             each.commit(pos, tokens)
         if draft:
-            self.misses = 0
+            self.misses = self._retry_at = 0
         self.committed_at = now
         self._missed_here = self._held_here = False
         return Verdict(accepted=accepted, baseline=baseline, epoch=epoch)

@@ -110,6 +110,19 @@ def test_after_two_misses_a_stream_waits_no_more_until_a_draft_is_in_time(book: 
     assert isinstance(book.next("s", 4, now + 0.05), Wait)
 
 
+def test_a_stream_that_waits_no_more_tries_again_ever_more_rarely(book: Book, committed: list[int]) -> None:
+    """A node that was slow for a moment is found again; a dead one costs little."""
+    book.receive(Policy(stream="s", wait_ms=100, k=4))
+    now, waited = 1.0, []
+    for _ in range(120):
+        commit(book, committed, [4], now=now)
+        if isinstance(book.next("s", 4, now + 0.05), Wait):
+            waited.append(len(committed))
+        now += 0.2
+        book.next("s", 4, now)
+    assert waited == [4, 5, 21, 53, 117]
+
+
 def test_a_dropped_tape_is_gone(book: Book) -> None:
     """The node behind it left."""
     book.receive(draft(3, 7))
