@@ -55,7 +55,7 @@ def main(folder: Path, mark: str, kind: str) -> int:
         parts=parts,
     )
     wishes = Wishes(pair=made.pair, prompt="Capital of France?", max_tokens=9, draft=4, port=0, once=kind != "stays")
-    return Demo(made, wishes, folder, Painter(sys.stdout, colour=False), grace_s=1.0).run()
+    return Demo(made, wishes, folder, Painter(sys.stdout, colour=kind == "coloured"), grace_s=1.0).run()
 
 
 if __name__ == "__main__":

@@ -63,6 +63,13 @@ def test_once_prints_everything_and_ends(start: Callable[[str], Run], marked: Ma
     assert not run.folder.exists()
 
 
+def test_colours_and_their_legend(start: Callable[[str], Run], marked: Marked) -> None:
+    """The legend comes before the answer, in the same colours."""
+    run = start("coloured")
+    assert run.status() == 0, run.text()
+    assert run.text().index("\x1b[32m■ drafted and accepted\x1b[0m") < run.text().index("\x1b[32mParis\x1b[0m")
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_snippets_run_as_they_are_printed(
     start: Callable[[str], Run], eventually: Callable[..., None], marked: Marked
