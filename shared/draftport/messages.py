@@ -13,7 +13,10 @@ PROTOCOL = 1
 ATTACH_INTERVAL_S = 1.0
 GATEWAY_TIMEOUT_S = 10.0
 FRAME_LIMIT = 8 << 20
-"""Largest frame in bytes; an `Opened` with a long prompt is the biggest message."""
+"""Largest frame in bytes that a gateway takes; an `Opened` with a long prompt is the biggest message."""
+GATEWAY_FRAME_LIMIT = 8 << 10
+"""Largest frame in bytes that a verifier takes: a draft is the biggest message, and while the engine is idle nobody
+reads the mailbox. A longer one costs the gateway its connection, which ZeroMQ makes anew."""
 
 STREAM_ARG = "nexus_stream"
 GATEWAY_ARG = "nexus_gateway"

@@ -4,6 +4,7 @@ The thread answers `Attach` even while the engine is idle or busy in a forward p
 carries out what the scheduler publishes. It never touches the engine.
 """
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -21,7 +22,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from cloud.verifier.port.curve import Curve
 from cloud.verifier.port.mailbox import Mailbox
 from shared.draftport.messages import (
-    FRAME_LIMIT,
+    GATEWAY_FRAME_LIMIT,
     GATEWAY_TIMEOUT_S,
     PROTOCOL,
     Attach,
@@ -51,7 +52,8 @@ class PortServer:
         Args:
             address: ipc:// or tcp:// of this rank.
             about: what `Attach` is answered with; its counts are replaced as the engine goes on.
-            curve: keys, required for tcp.
+            curve: keys, required for tcp and of no effect elsewhere: a local socket is private by its file mode, and
+                gateways use no keys on it.
 
         Raises:
             EngineError: the address is taken, or cannot be bound.
@@ -89,7 +91,7 @@ class PortServer:
     def publish(self, gateway: str, message: VerifierMessage) -> None:
         """Sends a message to a gateway, soon; called by the scheduler's thread only."""
         self._outbox.put((gateway, message))
-        self._bell.send(b"")
+        self._ring()
 
     def opened(self, stream: str) -> None:
         """Notes that a `Resync` for this stream can be answered by the scheduler."""
@@ -103,9 +105,14 @@ class PortServer:
         if self._closing.is_set():
             return
         self._closing.set()
-        self._bell.send(b"")
+        self._ring()
         self._thread.join(timeout=2)
         self._release()
+
+    def _ring(self) -> None:
+        """Wakes the thread. Never waits: when the bell is full, the thread has wake-ups enough before it."""
+        with contextlib.suppress(zmq.Again):
+            self._bell.send(b"", zmq.DONTWAIT)
 
     def _listen(self, address: str, curve: Curve | None) -> None:
         socket = self._socket
@@ -113,8 +120,8 @@ class PortServer:
         socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         socket.setsockopt(zmq.SNDHWM, SEND_QUEUE)
         socket.setsockopt(zmq.LINGER, LINGER_MS)
-        socket.setsockopt(zmq.MAXMSGSIZE, FRAME_LIMIT)
-        self._auth = curve.install(self._context, socket) if curve else None
+        socket.setsockopt(zmq.MAXMSGSIZE, GATEWAY_FRAME_LIMIT)
+        self._auth = curve.install(self._context, socket) if curve and address.startswith("tcp://") else None
         try:
             socket.bind(address)
         except zmq.ZMQError as error:
@@ -143,7 +150,7 @@ class PortServer:
                 identity, *frames = self._socket.recv_multipart()
                 try:
                     message = decode(frames[-1])
-                except (msgspec.DecodeError, IndexError) as error:
+                except (msgspec.DecodeError, RecursionError, IndexError) as error:
                     _log.warning("malformed message from gateway %s: %s", identity.hex()[:16], error)
                     continue
                 self._receive(identity, message)
@@ -177,7 +184,12 @@ class PortServer:
 
     def _send(self, gateway: str, message: VerifierMessage) -> None:
         try:
-            self._socket.send_multipart([gateway.encode(), msgspec.msgpack.encode(message)], zmq.DONTWAIT)
+            frames = [gateway.encode(), msgspec.msgpack.encode(message)]
+        except (ValueError, OverflowError) as error:
+            _log.warning("%s for gateway %r cannot be encoded: %s", type(message).__name__, gateway, error)
+            return
+        try:
+            self._socket.send_multipart(frames, zmq.DONTWAIT)
         except zmq.ZMQError as error:
             # Not connected (yet, or any more) or far behind. Drafting is only ever an optimisation, so the engine
             # goes on; a gateway that comes back sees the gap and asks for a resync.

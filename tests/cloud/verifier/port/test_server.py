@@ -11,6 +11,7 @@ import zmq.auth
 from cloud.verifier.port.curve import Curve
 from cloud.verifier.port.server import PortServer
 from shared.draftport.messages import (
+    GATEWAY_FRAME_LIMIT,
     PROTOCOL,
     Attach,
     Attached,
@@ -133,6 +134,52 @@ def test_garbage_is_dropped_and_the_port_goes_on(server: PortServer, peer: Peer)
     assert server.mailbox.drain() == [draft()]
 
 
+def test_a_frame_nested_too_deeply_does_not_end_the_port(server: PortServer, peer: Peer) -> None:
+    """Unknown fields are skipped, and the decoder's recursion limit is no decoding error."""
+    whole = msgspec.msgpack.encode({"t": "draft", "x": None})
+    peer.socket.send(whole.removesuffix(b"\xc0") + b"\x91" * 4000 + b"\xc0")
+    peer.send(draft())
+    assert server.mailbox.wait(5)
+    assert server.mailbox.drain() == [draft()]
+
+
+def test_an_oversized_draft_never_reaches_the_mailbox(server: PortServer, peer: Peer) -> None:
+    """The mailbox is bounded by number: nobody reads it while the engine is idle. The gateway may come back."""
+    peer.send(msgspec.structs.replace(draft(), tokens=tuple(range(GATEWAY_FRAME_LIMIT))))
+    peer.socket.send(b"")
+    assert not server.mailbox.wait(0.2)
+    again = Peer(server.address, "g2")
+    try:
+        again.send(draft())
+        assert server.mailbox.wait(5)
+        assert server.mailbox.drain() == [draft()]
+    finally:
+        again.close()
+
+
+def test_publishing_never_waits_for_the_thread(server: PortServer, peer: Peer) -> None:
+    """The scheduler publishes from the engine's own loop; what a thread cannot encode does not end it either."""
+    for number in range(5000):
+        server.publish("g1", Closed(stream="\ud800", reason=str(number)))
+    peer.send(draft())
+    assert server.mailbox.wait(5)
+
+
+def test_a_scheduler_goes_on_when_the_port_is_dead(server: PortServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a bell that nobody hears any more must not hold the engine up."""
+    server.close()
+    with zmq.Context() as context:
+        bell, listener = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+        bell.bind("inproc://bell")
+        listener.connect("inproc://bell")
+        monkeypatch.setattr(server, "_bell", bell)
+        bell.setsockopt(zmq.SNDTIMEO, 2000)
+        for _ in range(3000):
+            server.publish("g1", Closed(stream="s", reason="stop"))
+        bell.close(linger=0)
+        listener.close(linger=0)
+
+
 def test_a_gateway_cannot_speak_for_another(server: PortServer, peer: Peer) -> None:
     """Attach names the socket's own identity, or is ignored."""
     peer.send(Attach(gateway="g2"))
@@ -186,6 +233,19 @@ def test_tcp_without_keys_is_refused() -> None:
     """Anyone who reaches the address could send drafts."""
     with pytest.raises(EngineError, match="--draft-port-secret"):
         PortServer("tcp://127.0.0.1:0", ABOUT)
+
+
+def test_on_a_local_socket_keys_have_no_effect(tmp_path: Path) -> None:
+    """Gateways use none there: with keys in force none of them could attach."""
+    _, secret = zmq.auth.create_certificates(tmp_path, "server")
+    server = PortServer(f"ipc://{tmp_path}/p-0", ABOUT, Curve(Path(secret), tmp_path))
+    peer = Peer(server.address, "g1")
+    try:
+        peer.send(Attach(gateway="g1"))
+        assert isinstance(peer.receive(), Attached)
+    finally:
+        peer.close()
+        server.close()
 
 
 def test_over_tcp_only_gateways_on_file_get_through(tmp_path: Path) -> None:
