@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cloud.verifier.drafts.lookup import PromptLookup
-from cloud.verifier.drafts.stream import Hold, Stream
+from cloud.verifier.drafts.stream import WAIT_LIMIT_S, Hold, Stream
 from cloud.verifier.drafts.tally import Tally
 from shared.draftport.messages import DropTape, Policy, PortDraft, Verified
 
@@ -77,7 +77,7 @@ class Book:
             case DropTape():
                 stream.tapes.pop(message.tape, None)
             case Policy():
-                stream.wait_s = max(0.0, message.wait_ms / 1000)
+                stream.wait_s = min(max(0.0, message.wait_ms / 1000), WAIT_LIMIT_S)
                 stream.k = max(0, message.k)
 
     def _valid(self, message: PortDraft) -> bool:

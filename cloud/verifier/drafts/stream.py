@@ -9,12 +9,17 @@ from cloud.verifier.drafts.tape import Taken, Tape
 
 MISSES_UNTIL_NO_HOLD = 2
 """Holds in a row that ended without a draft; after them the stream waits no more until a draft is in time."""
+REJECTIONS_UNTIL_NO_HOLD = 6
+"""Holds in a row whose draft was wrong from its first token on; after them the stream waits no more until a draft is
+right. More than a poor node has by chance; a node that sends garbage just in time would cost a hold per token."""
+WAIT_LIMIT_S = 10.0
+"""Longest hold, whatever a gateway asks for: a stream must not stand still for a draft that never comes."""
 RETRY_AFTER = 16
 """Tokens after which a stream that waits no more tries one hold again; doubled by each further miss up to 16 times. A
 node that was slow for a moment is found again, and a dead one costs a hold in a hundred tokens."""
 RETRY_DOUBLINGS = 4
-TAPES_PER_STREAM = 8
-"""More tapes than this are refused: only a faulty gateway sends them."""
+TAPES_PER_STREAM = 16
+"""More tapes than this are refused; the gateway's setting `tapes_per_stream` goes so far."""
 
 
 class Hold(Enum):
@@ -48,6 +53,7 @@ class Stream:
     k: int = 1 << 30
     tapes: dict[str, Tape] = field(default_factory=dict)
     misses: int = 0
+    rejections: int = 0
     committed_at: float | None = None
     """When the last token was committed; none until the first output token."""
     _retry_at: int = 0
@@ -78,7 +84,8 @@ class Stream:
         """Whether to sit out this step because a longer draft than `have` tokens is expected soon."""
         if have >= min(limit, self.k) or self.wait_s <= 0 or self.committed_at is None:
             return Hold.NO
-        if not have and len(self.committed) < self._retry_at:
+        barren = not have or self.rejections >= REJECTIONS_UNTIL_NO_HOLD
+        if barren and len(self.committed) < self._retry_at:
             return Hold.NO
         if now < self.deadline:
             return Hold.WAIT
@@ -86,9 +93,13 @@ class Stream:
             return Hold.NO
         self._missed_here = True
         self.misses += 1
-        if (extra := self.misses - MISSES_UNTIL_NO_HOLD) >= 0:
-            self._retry_at = len(self.committed) + RETRY_AFTER * 2 ** min(extra, RETRY_DOUBLINGS)
+        self._pause(self.misses - MISSES_UNTIL_NO_HOLD)
         return Hold.MISSED
+
+    def _pause(self, beyond: int) -> None:
+        """Waits no more for a while, which is longer the further `beyond` the bound a count is; nothing below it."""
+        if beyond >= 0:
+            self._retry_at = len(self.committed) + RETRY_AFTER * 2 ** min(beyond, RETRY_DOUBLINGS)
 
     def first_hold_here(self) -> bool:
         """True once per position, for counting."""
@@ -117,8 +128,16 @@ class Stream:
         epoch = tape.epoch if tape else -1
         for each in self.tapes.values():
             each.commit(pos, tokens)
-        if draft:
-            self.misses = self._retry_at = 0
+        if accepted:
+            self.misses = self.rejections = self._retry_at = 0
+        elif draft:
+            self.misses = 0
+            if self._held_here:
+                self.rejections += 1
+            if self.rejections < REJECTIONS_UNTIL_NO_HOLD:
+                self._retry_at = 0
+            elif self._held_here:
+                self._pause(self.rejections - REJECTIONS_UNTIL_NO_HOLD)
         self.committed_at = now
         self._missed_here = self._held_here = False
         return Verdict(accepted=accepted, baseline=baseline, epoch=epoch)

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from enum import Enum
 
-TAPE_LIMIT = 512
-"""Most tokens that a tape holds ahead of the committed end; the rest of a message is dropped."""
+from shared.wire.limits import Limits
+
+TAPE_LIMIT = Limits().ahead_tokens
+"""Most tokens that a tape holds ahead of the committed end: as many as a node may have outstanding. The rest of a
+message is dropped, which leaves a gap that only a new epoch ends."""
 
 
 class Taken(Enum):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from cloud.api.settings import BrokerOptions
 from cloud.verifier.drafts.book import Book, Offer, Wait
+from cloud.verifier.drafts.stream import REJECTIONS_UNTIL_NO_HOLD, WAIT_LIMIT_S
 from shared.draftport.messages import DropTape, Policy, PortDraft
 
 
@@ -171,3 +173,40 @@ def test_a_closed_stream_leaves_nothing(book: Book) -> None:
     book.close("s")
     assert "s" not in book
     assert len(book) == 0
+
+
+def test_a_node_that_sends_garbage_just_in_time_is_not_waited_for_for_ever(book: Book, committed: list[int]) -> None:
+    """Its drafts end no hold as a miss, yet each would cost the stream a hold per token."""
+    book.receive(Policy(stream="s", wait_ms=100, k=4))
+    commit(book, committed, [4], now=1.0)
+    now, waited = 1.0, 0
+    for epoch in range(100):
+        waited += isinstance(book.next("s", 4, now + 0.05), Wait)
+        book.receive(draft(len(committed), 9, epoch=epoch))
+        waited += isinstance(book.next("s", 4, now + 0.05), Wait)
+        assert book.next("s", 4, now + 0.2) == Offer([9], "t")
+        now += 0.2
+        commit(book, committed, [4], draft=(9,), now=now)
+    assert 2 * REJECTIONS_UNTIL_NO_HOLD <= waited <= 2 * (REJECTIONS_UNTIL_NO_HOLD + 3)
+    book.receive(draft(len(committed), 4, epoch=100))
+    commit(book, committed, [4, 4], draft=(4,), now=now)
+    assert isinstance(book.next("s", 4, now + 0.05), Wait)
+
+
+@pytest.mark.parametrize("wait_ms", [1e12, float("inf"), float("nan"), -1.0])
+def test_no_policy_lets_a_stream_stand_still(book: Book, committed: list[int], wait_ms: float) -> None:
+    """Whatever a gateway asks for, a stream goes on after the longest hold."""
+    book.receive(Policy(stream="s", wait_ms=wait_ms, k=4))
+    commit(book, committed, [4], now=1.0)
+    assert book.next("s", 4, 1.0 + WAIT_LIMIT_S) is None
+
+
+def test_as_many_nodes_as_a_gateway_may_ask_are_listened_to(book: Book) -> None:
+    """And no more: each tape takes memory."""
+    most = next(m.le for m in BrokerOptions.model_fields["tapes_per_stream"].metadata if hasattr(m, "le"))
+    for node in range(most):
+        book.receive(draft(3, *range(1, 2 + node), tape=str(node)))
+    assert book.tally.overflow == 0
+    assert book.next("s", 99, 0.0) == Offer(list(range(1, most + 1)), str(most - 1))
+    book.receive(draft(3, *range(1, 90), tape="one more"))
+    assert book.tally.overflow == 89
