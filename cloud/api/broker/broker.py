@@ -257,6 +257,7 @@ class Broker:
             seed=event.seed,
             draftable=event.draftable and registration.allow_nodes,
             last_seen=now,
+            released=self.registration(event.stream) is None,
         )
         self.streams[event.stream] = stream
         self._assign(stream, self.settings.tapes_per_stream, now, out)
@@ -293,7 +294,9 @@ class Broker:
         source = NodeId(event.source.split("/")[0]) if event.source else None
         if event.drafted and source is not None:
             if node := self.nodes.get(source):
-                node.verified(event.drafted, event.accepted)
+                # An answer may end inside a draft: what was drafted behind its end is neither right nor wrong.
+                mismatch = event.accepted < min(event.drafted, len(event.tokens))
+                node.verified(event.drafted, event.accepted, mismatch=mismatch)
             if tape := stream.tapes.get(source):
                 tape.drafted += event.drafted
                 tape.accepted += event.accepted

@@ -45,11 +45,11 @@ class Node:
     def load(self) -> float:
         return len(self.open) / self.slots
 
-    def verified(self, drafted: int, accepted: int) -> None:
+    def verified(self, drafted: int, accepted: int, *, mismatch: bool) -> None:
         """A verification checked `drafted` tokens: the first mismatch is evidence, what follows it is not."""
         keep = self.settings.posterior_decay
         self._hits = self._hits * keep + accepted
-        self._misses = self._misses * keep + (1 if accepted < drafted else 0)
+        self._misses = self._misses * keep + mismatch
         self.drafted += drafted
         self.accepted += accepted
 

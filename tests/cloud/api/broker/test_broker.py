@@ -307,6 +307,19 @@ def test_a_node_with_low_acceptance_comes_last_and_is_told(play: Any) -> None:
     assert [o.node for o in only(do.OpenStream, play.open("w"))] == ["bad"]
 
 
+def test_an_answer_that_ends_inside_a_draft_says_nothing_against_the_node(play: Any) -> None:
+    """What was drafted behind the end was never compared."""
+    play.join("n")
+    play.open("s")
+    before = play.broker.nodes[NodeId("n")].acceptance
+    play.verified("s", 3, (4, 5), 4, 2, "n")
+    assert play.broker.nodes[NodeId("n")].acceptance > before
+    play.verified("s", 5, (6, 7, 8), 4, 2, "n")
+    after = play.broker.nodes[NodeId("n")].acceptance
+    play.verified("s", 8, (9,), 4, 0, "n")
+    assert play.broker.nodes[NodeId("n")].acceptance < after
+
+
 def test_the_better_node_is_preferred(play: Any) -> None:
     """Acceptance times responsiveness, before load."""
     play.join("slow", streams=8)
@@ -408,6 +421,16 @@ def test_a_released_stream_without_sign_of_life_is_forgotten(play: Any) -> None:
     out = play.send(ev.Tick())
     assert only(do.CloseStream, out) and only(do.DropTape, out)
     assert not play.broker.streams and not play.broker.registrations
+
+
+def test_a_released_stream_that_is_opened_anew_is_forgotten_too(play: Any) -> None:
+    """Nobody would ask for it, and nothing else would end it."""
+    play.open("s")
+    play.send(ev.StreamReleased(StreamId("s")))
+    play.opened("s", (9, 9, 9))
+    play.now += 61
+    play.send(ev.Tick())
+    assert not play.broker.streams
 
 
 @pytest.mark.parametrize(
