@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from cloud.verifier.engine.plugin import VERIFIER_ENV
 from cloud.verifier.settings import CONFIG_KEY, PluginSettings
 from shared.errors import ConfigError
 
@@ -21,8 +22,6 @@ _OURS = {
     "--async-scheduling": "drafts need each step's result before the next is scheduled",
 }
 """vLLM flags that the plugin needs for itself, and why."""
-
-_SEVERAL_WORKERS = {"--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp"}
 
 CPU_KV_CACHE_GIB = "4"
 """KV cache on a machine without a GPU, unless VLLM_CPU_KVCACHE_SPACE or a flag says otherwise: vLLM would take nearly
@@ -83,9 +82,6 @@ def launch(
     }
     if not on_gpu:
         defaults |= {"--block-size": ["32"], "--enforce-eager": []}
-        if not given & _SEVERAL_WORKERS:
-            # One worker needs no process of its own, whose message loop would keep a core busy while streams wait.
-            defaults["--distributed-executor-backend"] = ["uni"]
         if not fast_bfloat16(_cpu_flags()):
             defaults["--dtype"] = ["float32"]
     for flag, values in defaults.items():
@@ -117,6 +113,7 @@ def _split_additional(extra: Sequence[str]) -> tuple[list[str], dict[str, object
 def _environment(environ: Mapping[str, str], on_gpu: bool, given: set[str]) -> dict[str, str]:
     env = dict(environ)
     env["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+    env[VERIFIER_ENV] = "1"
     if on_gpu:
         return env
     # The CPU build compiles a helper for log-probabilities on first use and fails without a C++ compiler.

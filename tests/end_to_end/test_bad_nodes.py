@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from end_to_end.conftest import Gateway
+from support.gateway import Gateway
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 

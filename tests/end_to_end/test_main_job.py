@@ -7,9 +7,9 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import PROMPTS, Verifier, complete
-from end_to_end.conftest import Gateway, Nodes, nexus_figures
 from openai import APIStatusError, AuthenticationError, BadRequestError, NotFoundError
+from support.gateway import Gateway, Nodes, nexus_figures
+from support.verifier import PROMPTS, Verifier, complete
 
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,7 +32,7 @@ def test_without_a_node_everything_works(gateway: Gateway, verifier: Verifier) -
     answer, figures = text(gateway, PROMPTS[0])
     assert answer == plain(verifier, PROMPTS[0])
     assert figures["drafted"] == 0
-    assert figures["verify_steps"] == 40
+    assert figures["verify_steps"] == len(complete(verifier.url, PROMPTS[0], temperature=0, max_tokens=40)["token_ids"])
 
 
 def test_a_node_drafts_most_of_an_answer_that_stays_the_same(
@@ -109,8 +109,10 @@ def test_two_nodes_and_four_streams(gateway: Gateway, verifier: Verifier, nodes:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda prompt: text(gateway, prompt), prompts))
     for prompt, (answer, figures) in zip(prompts, answers, strict=True):
-        assert answer == plain(verifier, prompt)
-        assert figures["accepted"] > 0, prompt
+        reference = complete(verifier.url, prompt, temperature=0, max_tokens=40)
+        assert answer == reference["text"]
+        if len(reference["token_ids"]) > 20:
+            assert figures["accepted"] > 0, prompt
 
 
 def test_trace_names_the_origin_of_every_token(gateway: Gateway, nodes: Nodes) -> None:

@@ -16,6 +16,7 @@ from shared.sampling import Sampling
 
 EXTRA = "nexus_coupling"
 """Key in a draft request's extra arguments, whose value is a `Coupling`."""
+SIGN = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,14 @@ class Coupling:
 
     sampling: Sampling
     seed: int
+    """As a signed 64-bit integer: the noise takes its bits."""
 
 
 def coupling(sampling: Sampling, seed: int | None) -> Coupling | None:
     """None for greedy streams, and for sampled ones whose seed is not told: those are drafted by argmax."""
-    return None if sampling.greedy or seed is None else Coupling(sampling, seed)
+    if sampling.greedy or seed is None:
+        return None
+    return Coupling(sampling, (seed + SIGN) % (2 * SIGN) - SIGN)
 
 
 def choose_rows(logits: torch.Tensor, rows: Sequence[tuple[Coupling, int]]) -> torch.Tensor:

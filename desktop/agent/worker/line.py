@@ -60,9 +60,6 @@ class GuessLine:
         self._guesses: list[int] = []
         self._sent = len(tokens)
         self._k = k
-        self._block = k
-        """Size of the next full block: k at a fresh root, k + 1 behind it, since a verification that accepts a whole
-        block also commits the position after it (the bonus token)."""
         self._ahead = ahead
         self._limit = limit
         self._running = False
@@ -103,7 +100,6 @@ class GuessLine:
         else:
             self._guesses.clear()
             self._cancel()
-            self._block = self._k
         if diverged:
             self.epoch += 1
             self._sent = len(self._committed)
@@ -141,16 +137,24 @@ class GuessLine:
         return None
 
     def blocks(self) -> list[Block]:
-        """Guesses to send now: full blocks, and the rest once no round adds to it."""
+        """Guesses to send now.
+
+        The next `k` positions go at once, token by token as they come: the verifier may be waiting for them, and
+        knows best how long. What lies further ahead goes in blocks of `k + 1`, as many positions as a verification
+        that accepts all of `k` commits, or when no round adds to it.
+        """
         base = len(self._committed)
         end = base + len(self._guesses)
         open_end = self._running and len(self._guesses) < self._ahead
         found: list[Block] = []
-        while end - self._sent >= (self._block if open_end else 1):
-            tokens = tuple(self._guesses[self._sent - base : self._sent - base + self._block])
+        while self._sent < end:
+            near = base + self._k - self._sent
+            size = min(near if near > 0 else self._k + 1, end - self._sent)
+            if near <= 0 and open_end and size <= self._k:
+                break
+            tokens = tuple(self._guesses[self._sent - base : self._sent - base + size])
             found.append(Block(self.epoch, self._sent, tokens))
-            self._sent += len(tokens)
-            self._block = self._k + 1
+            self._sent += size
         return found
 
     def _cancel(self) -> None:

@@ -26,15 +26,17 @@ async def test_a_verifier_attaches_and_its_model_is_served(world: Any) -> None:
 
 
 async def test_malformed_frames_are_counted_and_the_link_goes_on(world: Any) -> None:
-    """Garbage, an unknown message and a message with a wrong type."""
+    """Garbage, an unknown message, one that lacks a field, and one nested too deeply."""
     port = await world.port()
     gateway = await world.gateway(port)
-    for frame in (b"\xc1garbage", msgspec.msgpack.encode({"t": "what"}), msgspec.msgpack.encode({"t": "closed"})):
+    nested = msgspec.msgpack.encode({"t": "closed", "x": None}).removesuffix(b"\xc0") + b"\x91" * 4000 + b"\xc0"
+    what, closed = (msgspec.msgpack.encode({"t": tag}) for tag in ("what", "closed"))
+    for frame in (b"\xc1garbage", what, closed, nested):
         await port.send_bytes(frame)
     gateway.register(StreamId("s"), allow_nodes=True, trace=False)
     await port.open("s")
     await world.until(lambda: StreamId("s") in gateway.broker.streams)
-    assert gateway.snapshot()["port_malformed"] == 3
+    assert gateway.snapshot()["port_malformed"] == 4
 
 
 async def test_a_restarted_verifier_loses_its_streams(world: Any) -> None:
