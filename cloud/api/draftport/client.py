@@ -169,7 +169,7 @@ class DraftPortClient:
         self.counts.received += 1
         try:
             message = self._decode(frame)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self.counts.malformed += 1
             _log.warning("draft_port.malformed", endpoint=self.endpoint, error=str(error)[:200])
             return

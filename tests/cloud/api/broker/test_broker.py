@@ -320,6 +320,26 @@ def test_an_answer_that_ends_inside_a_draft_says_nothing_against_the_node(play: 
     assert play.broker.nodes[NodeId("n")].acceptance < after
 
 
+def test_a_node_that_never_answers_is_not_preferred_to_one_that_does(play: Any) -> None:
+    """An unmeasured node counts as prompt; one that let its streams end without a draft does not."""
+    play.join("silent", streams=100)
+    play.open("a")
+    play.now += 5
+    play.closed("a")
+    play.join("slow", streams=2)
+    play.broker.nodes[NodeId("slow")].responded(400.0)
+    assert {o.node for s in "bc" for o in only(do.OpenStream, play.open(s))} == {"slow"}
+
+
+def test_a_stream_that_ends_soon_says_nothing_about_its_node(play: Any) -> None:
+    """There was no time to answer."""
+    play.join("n")
+    play.open("a")
+    play.now += 1.5
+    play.closed("a")
+    assert play.broker.nodes[NodeId("n")].response_ms(1.0) is None
+
+
 def test_the_better_node_is_preferred(play: Any) -> None:
     """Acceptance times responsiveness, before load."""
     play.join("slow", streams=8)

@@ -20,17 +20,19 @@ def feed(guesses: GuessLine, *tokens: int) -> None:
         guesses.drafted(guesses.committed + guesses.outstanding, token, False)
 
 
-def test_drafting_starts_at_once_and_blocks_go_as_soon_as_they_are_full() -> None:
-    """The node does not wait for a verification before it drafts or sends on."""
+def test_drafting_starts_at_once_and_the_next_k_positions_go_as_they_come() -> None:
+    """The node does not wait for a verification before it drafts or sends on; what lies further goes in blocks."""
     guesses = line()
     due = guesses.due()
     assert isinstance(due, StartRound)
     assert due.tokens == (1, 2, 3)
     feed(guesses, 10)
-    assert guesses.blocks() == []
+    assert guesses.blocks() == [Block(0, 3, (10,))]
     feed(guesses, 11)
-    assert guesses.blocks() == [Block(0, 3, (10, 11))]
-    feed(guesses, 12, 13)
+    assert guesses.blocks() == [Block(0, 4, (11,))]
+    feed(guesses, 12)
+    assert guesses.blocks() == []
+    feed(guesses, 13)
     assert guesses.blocks() == [Block(0, 5, (12, 13))]
     assert guesses.blocks() == []
 
