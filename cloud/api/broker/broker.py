@@ -80,7 +80,7 @@ class Broker:
             case ev.StreamClosed(endpoint, stream_id, reason):
                 ended = self.streams.get(stream_id)
                 if ended is not None and ended.endpoint == endpoint:
-                    self._end(ended, reason, out)
+                    self._end(ended, reason, now, out)
                     self._serve_waiting(now, out)
             case ev.Tick():
                 self._tick(now, out)
@@ -125,17 +125,22 @@ class Broker:
         """Others take over all streams of the node; without a reason the node is gone, and not told."""
         taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
         for stream in taken:
-            tape = self._unassign(node.node, stream, out)
+            tape = self._unassign(node.node, stream, now, out)
             if reason is not None:
                 self._tell_closed(node.node, stream, tape, reason, out)
         for stream in taken:
             self._assign(stream, self.settings.tapes_per_stream, now, out)
             self._policy(stream, out)
 
-    def _unassign(self, node_id: NodeId, stream: Stream, out: Commands) -> Tape:
+    def _unassign(self, node_id: NodeId, stream: Stream, now: float, out: Commands) -> Tape:
         tape = stream.tapes.pop(node_id)
         if node := self.nodes.get(node_id):
             node.open.discard(stream.stream)
+            owed_since = tape.owed_since()
+            waited_ms = 0.0 if owed_since is None else (now - owed_since) * 1_000.0
+            if waited_ms > self.settings.max_hold_ms:
+                # An answer that never came counts as well: else a silent node would look prompt for ever.
+                node.responded(waited_ms)
         out.append(do.DropTape(stream.endpoint, stream.stream, TapeId(node_id)))
         return tape
 
@@ -213,7 +218,7 @@ class Broker:
         if self.verifiers.pop(endpoint, None) is None:
             return
         for stream in [s for s in self.streams.values() if s.endpoint == endpoint]:
-            self._end(stream, "verifier_lost", out, drop_tapes=False)
+            self._end(stream, "verifier_lost", now, out)
         self._serve_waiting(now, out)
 
     # --- streams -------------------------------------------------------------------------------
@@ -237,7 +242,7 @@ class Broker:
             return
         registration = self.registration(event.stream) if stream is None else stream.registration
         if stream is not None:
-            self._end(stream, "reopened", out)
+            self._end(stream, "reopened", now, out)
         verifier = self.verifiers.get(event.endpoint)
         if registration is None or verifier is None:
             self.counts.streams_unregistered += 1
@@ -321,10 +326,10 @@ class Broker:
         self.counts.resyncs += 1
         out.append(do.RequestResync(stream.endpoint, stream.stream))
 
-    def _end(self, stream: Stream, reason: str, out: Commands, *, drop_tapes: bool = False) -> None:
+    def _end(self, stream: Stream, reason: str, now: float, out: Commands, *, drop_tapes: bool = False) -> None:
         """Forget a stream: its nodes are told, its request keeps the figures."""
         for node_id in list(stream.tapes):
-            tape = self._unassign(node_id, stream, out if drop_tapes else [])
+            tape = self._unassign(node_id, stream, now, out if drop_tapes else [])
             self._tell_closed(node_id, stream, tape, reason, out)
         stream.registration.open.discard(stream.stream)
         del self.streams[stream.stream]
@@ -410,7 +415,7 @@ class Broker:
         for stream in list(self.streams.values()):
             if stream.released and now - stream.last_seen > self.settings.orphan_s:
                 self.counts.streams_orphaned += 1
-                self._end(stream, "orphaned", out, drop_tapes=True)
+                self._end(stream, "orphaned", now, out, drop_tapes=True)
                 continue
             if stream.resync_sent is not None and now - stream.resync_sent > self.settings.resync_again_s:
                 self._resync(stream, now, out)
@@ -418,7 +423,7 @@ class Broker:
                 owed_since = tape.owed_since()
                 silent = owed_since is not None and now - owed_since > self.settings.silent_after_s
                 if silent and (other := self._replacement(stream)):
-                    tape = self._unassign(node_id, stream, out)
+                    tape = self._unassign(node_id, stream, now, out)
                     self._tell_closed(node_id, stream, tape, "silent", out)
                     self._open(other, stream, now, out)
                     self._policy(stream, out)
