@@ -19,6 +19,8 @@ _OURS = {
     "--scheduler-cls": "the plugin's scheduler takes the drafts in",
     "--worker-cls": "the plugin's worker samples",
     "--speculative-config": "drafts come from nodes; set their greatest length with --max-draft",
+    "-sc": "drafts come from nodes; set their greatest length with --max-draft",
+    "--model": "the model is named before the flags, and its tokenizer is read from there",
     "--async-scheduling": "drafts need each step's result before the next is scheduled",
 }
 """vLLM flags that the plugin needs for itself, and why."""
@@ -59,8 +61,9 @@ def launch(
         ConfigError: a flag collides with what the plugin needs, or its value is wrong.
     """
     given = {flag.split("=", 1)[0].replace("_", "-") for flag in extra if flag.startswith("-")}
+    names = {flag.split(".", 1)[0] for flag in given}  # vLLM takes --flag.key value for one key of a JSON object
     for flag, reason in _OURS.items():
-        if flag in given:
+        if flag in names:
             raise ConfigError(f"{flag} cannot be set: {reason}.")
     extra, additional = _split_additional(extra)
     additional[CONFIG_KEY] = msgspec.to_builtins(settings)
@@ -97,6 +100,8 @@ def _split_additional(extra: Sequence[str]) -> tuple[list[str], dict[str, object
     flags = iter(extra)
     for flag in flags:
         name, equals, value = flag.partition("=")
+        if name.replace("_", "-").startswith("--additional-config."):
+            raise ConfigError("--additional-config must be given whole, as a JSON object.")
         if name.replace("_", "-") != "--additional-config":
             rest.append(flag)
             continue

@@ -40,7 +40,18 @@ def test_flags_of_vllm_pass_through_and_win_over_defaults() -> None:
     assert arguments[-5:] == ["--served-model-name", "other", "--block_size=64", "--port", "9"]
 
 
-@pytest.mark.parametrize("flag", ["--scheduler-cls", "--worker_cls", "--speculative-config={}", "--async-scheduling"])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--scheduler-cls",
+        "--worker_cls",
+        "--speculative-config={}",
+        "--speculative_config.method=ngram",
+        "-sc",
+        "--async-scheduling",
+        "--model=other",
+    ],
+)
 def test_flags_that_the_plugin_needs_are_refused_in_words(flag: str) -> None:
     """They would switch the plugin off, or half of it."""
     with pytest.raises(ConfigError, match="cannot be set"):
@@ -54,6 +65,8 @@ def test_the_users_additional_config_is_kept() -> None:
     assert merged["nexus"] == msgspec.to_builtins(SETTINGS)
     with pytest.raises(ConfigError, match="JSON object"):
         argv("--additional-config", "nonsense")
+    with pytest.raises(ConfigError, match="whole, as a JSON object"):
+        argv("--additional_config.mine", "1")
 
 
 def test_a_gpu_gets_the_gpu_worker_and_no_cpu_settings() -> None:
