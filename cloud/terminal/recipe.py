@@ -21,6 +21,10 @@ VERIFIER_KV_GIB: Final = 2
 WORKER_KV_GIB: Final = 1
 GPU_SHARE: Final = 0.5
 """Share of a GPU's memory for the verifier; the draft worker's own default fits beside it."""
+FIRST_HOLD_MS: Final = 4000
+MAX_HOLD_MS: Final = 6000
+"""How long an answer may wait for its draft, at first and at most. Without a GPU, a drafted token takes about a third
+of a verification; the gateway measures what it really takes."""
 VERIFIER_TIMEOUT_S: Final = 900.0
 GATEWAY_TIMEOUT_S: Final = 120.0
 NODE_TIMEOUT_S: Final = 900.0
@@ -98,7 +102,11 @@ def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Reci
                     *nexus("gateway", "serve", "--host", "127.0.0.1", "--port", str(gateway_port)),
                     *("--verifier", f"{verifier}={draft_port}-0", "--api-keys-file", str(keys)),
                 ],
-                env={"NEXUS_GATEWAY_BROKER__K": str(draft)},
+                env={
+                    "NEXUS_GATEWAY_BROKER__K": str(draft),
+                    "NEXUS_GATEWAY_BROKER__FIRST_HOLD_MS": str(FIRST_HOLD_MS),
+                    "NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": str(MAX_HOLD_MS),
+                },
                 is_ready=lambda: bool(look(f"{gateway}/health")),
                 timeout_s=GATEWAY_TIMEOUT_S,
             ),
