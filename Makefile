@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 PACKAGES := shared cloud desktop
-MODELS := smollm2-135m qwen2.5-coder-0.5b qwen2.5-coder-1.5b
+PAIR := qwen2.5-coder-0.5b qwen2.5-coder-1.5b
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format bench soak docs lock map clean
@@ -21,9 +21,9 @@ setup: ## create .venv from the lock file (every command below does it first; at
 demo: setup ## run verifier, gateway and one draft node here, and ask them something
 	@$(BIN)/nexus demo $(ARGS)
 
-test: setup ## run all tests, real models included (fetches them first)
-	@$(BIN)/nexus models fetch $(MODELS)
-	$(BIN)/pytest $(ARGS)
+test: setup ## run all tests, on a small real model too (fetches it first); not the ones marked pair
+	@$(BIN)/nexus models fetch smollm2-135m
+	$(BIN)/pytest -m "not pair" $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
@@ -38,8 +38,9 @@ format: setup ## format the code and mend what ruff can mend
 bench: setup ## measure a running gateway: tokens per verification on bench/prompts.jsonl
 	@$(BIN)/python bench/run.py $(ARGS)
 
-soak: setup ## run the tests marked slow again and again, in another order each time (ROUNDS=5)
-	@for round in $$(seq $${ROUNDS:-5}); do echo "round $$round"; $(BIN)/pytest -m slow -q $(ARGS) || exit 1; done
+soak: setup ## run the tests marked slow again and again, those of the Qwen pair too, in another order each time (ROUNDS=5)
+	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
+	@for round in $$(seq $${ROUNDS:-5}); do echo "round $$round"; $(BIN)/pytest -m "slow or pair" -q $(ARGS) || exit 1; done
 
 docs: setup ## build docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

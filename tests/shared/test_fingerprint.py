@@ -202,6 +202,7 @@ def test_unreadable_files_are_model_errors(text: str, tmp_path: Path) -> None:
         fingerprint(tmp_path)
 
 
+@pytest.mark.pair
 @pytest.mark.model
 def test_the_qwen_pair_agrees_and_smollm2_differs() -> None:
     """The two Qwen2.5-Coder models may be paired; SmolLM2 may not."""
