@@ -162,13 +162,14 @@ class DraftScheduler(Scheduler):
                 began + (self._gather_s if runnable else self._poll_s),
                 min(wait.deadline for _, wait in waiting.values()) if not runnable else float("inf"),
             )
-            if not self._port.mailbox.wait(limit - time.monotonic()):
+            # The clock first: with many streams, messages lie ready at every look.
+            if (left := limit - time.monotonic()) <= 0 or not self._port.mailbox.wait(left):
                 now = time.monotonic()
                 if not runnable and any(wait.deadline <= now for _, wait in waiting.values()):
                     self._reconsider(waiting)
                 break
             self._receive()
-            self._reconsider(waiting)
+            plain |= self._reconsider(waiting)
         for request, _ in waiting.values():
             # `current_step` is increased at the start of `schedule`, so this one is skipped and the next is not.
             request.next_decode_eligible_step = self.current_step + 2
@@ -177,10 +178,13 @@ class DraftScheduler(Scheduler):
                 DraftTokenIds(list(self._offers), [offer.tokens for offer in self._offers.values()])
             )
 
-    def _reconsider(self, waiting: dict[str, tuple[Request, Wait]]) -> None:
+    def _reconsider(self, waiting: dict[str, tuple[Request, Wait]]) -> bool:
+        """Looks at those that wait again; true if one of them decodes plainly now."""
+        plain = False
         for request, _ in list(waiting.values()):
             del waiting[request.request_id]
-            self._consider(request, waiting)
+            plain |= not self._consider(request, waiting)
+        return plain
 
     def _consider(self, request: Request, waiting: dict[str, tuple[Request, Wait]]) -> bool:
         """Notes what one request does in this step; false if it decodes plainly or prefills."""
