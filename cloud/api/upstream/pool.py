@@ -44,7 +44,8 @@ class VerifierPool:
 
     async def models(self) -> list[ServedModel]:
         """Every served model once, in the order of the verifiers; `Unavailable` when none can be reached."""
-        await self._look(FRESH_S if self._served else RETRY_S)
+        if not (self._served and self._lock.locked()):  # else another request looks, and one slow verifier delays it
+            await self._look(FRESH_S if self._served else RETRY_S)
         if not self._served:
             raise Unavailable("No verifier can be reached at the moment. Try again shortly.")
         unique: dict[str, ServedModel] = {}

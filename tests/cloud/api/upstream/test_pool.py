@@ -1,5 +1,6 @@
 """Several verifiers: who takes a request, and what happens when one is gone."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -88,6 +89,29 @@ async def test_a_new_model_is_found_before_the_list_is_old(fleet, pool):
         await pool.find("new")
     fleet.now += 1
     assert (await pool.find("new")).name == "new"
+
+
+async def test_a_verifier_that_does_not_answer_delays_one_request_only():
+    """While one request looks again, the others go by the list that is known."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+    now = 0.0
+
+    async def respond(request: httpx2.Request) -> httpx2.Response:
+        if now:
+            asked.set()
+            await answer.wait()
+        return httpx2.Response(200, json={"data": [{"id": "m"}]})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
+        pool = VerifierPool([VerifierClient(http, "http://a")], probe_timeout_s=60, clock=lambda: now)
+        await pool.models()
+        now = FRESH_S
+        looking = asyncio.create_task(pool.models())
+        await asyncio.wait_for(asked.wait(), 10)
+        assert [m.name for m in await asyncio.wait_for(pool.models(), 10)] == ["m"]
+        assert not looking.done()
+        answer.set()
+        assert [m.name for m in await looking] == ["m"]
 
 
 async def test_open_streams_are_counted_down_on_failure(pool):
