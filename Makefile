@@ -35,8 +35,10 @@ format: setup ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure a running gateway: tokens per verification on bench/prompts.jsonl
+bench: setup ## tokens per verification on bench/prompts.jsonl, on the pair; then how often near-ties flip in bfloat16
+	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
 	@$(BIN)/python bench/run.py $(ARGS)
+	@PYTHONPATH=tests/lib $(BIN)/python bench/flips.py
 
 soak: setup ## run the tests marked slow again and again, those of the Qwen pair too, in another order each time (ROUNDS=5)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)

@@ -1,14 +1,18 @@
 """Sends bench/prompts.jsonl greedily to a gateway and prints tokens per verification (`make bench`).
 
-Start the parts first, for example with `make demo` in another terminal, and name what it printed:
+Without a gateway named, `nexus demo` is started for it and ended afterwards. To measure one that runs:
 NEXUS_URL=http://127.0.0.1:8080/v1 NEXUS_API_KEY=… make bench
 """
 
 import argparse
+import contextlib
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,29 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
+
+
+@contextlib.contextmanager
+def demo() -> Iterator[tuple[str, str]]:
+    """A running `nexus demo`: URL and key of its gateway. It ends with the block, and leaves no process."""
+    command = [sys.executable, "-m", "shared.cli", "demo", "--max-tokens", "8"]
+    found: dict[str, str] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                print(f"  demo: {line.rstrip()}", file=sys.stderr)
+                name, _, value = line.strip().partition(" ")
+                if name in ("API", "key"):
+                    found[name] = value.strip()
+                if "wall time" in line:
+                    break
+            else:
+                raise SystemExit("nexus demo did not start; see above")
+            yield found["API"], found["key"]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
 
 
 def measure(client: openai.OpenAI, model: str, prompt: dict[str, Any]) -> dict[str, Any]:
@@ -59,19 +86,27 @@ def main() -> int:
     parser.add_argument("--model", help="default: the first that the gateway lists")
     parser.add_argument("--at-least", type=float, default=0.0, help="fail below so many tokens per verification")
     options = parser.parse_args()
-    if not options.url or not options.key:
-        parser.error("name a running gateway: --url and --key, or NEXUS_URL and NEXUS_API_KEY (see `make demo`)")
-    client = openai.OpenAI(base_url=options.url, api_key=options.key, max_retries=0, timeout=600)
+    if bool(options.url) != bool(options.key):
+        parser.error("a running gateway needs both: --url and --key, or NEXUS_URL and NEXUS_API_KEY")
+    if options.url:
+        return report(options.url, options.key, options.model, options.at_least)
+    with demo() as (url, key):
+        return report(url, key, options.model, options.at_least)
+
+
+def report(url: str, key: str, wanted: str | None, at_least: float) -> int:
+    """Measures all prompts and prints the table; 1 when a request failed or the average is below `at_least`."""
+    client = openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=600)
     prompts = [json.loads(line) for line in (HERE / "prompts.jsonl").read_text().splitlines()]
     table = Table("prompt", "tokens", "verify steps", "tokens/step", "accepted", "tokens/s")
     results = []
     try:
-        model = options.model or next(iter(client.models.list())).id
+        model = wanted or next(iter(client.models.list())).id
         for prompt in prompts:
             results.append(measure(client, model, prompt))
             table.add_row(*row(prompt["id"], results[-1:]))
     except openai.OpenAIError as error:
-        print(f"{options.url}: {error}", file=sys.stderr)
+        print(f"{url}: {error}", file=sys.stderr)
         return 1
     table.add_section()
     table.add_row(*row("all", results))
@@ -80,7 +115,7 @@ def main() -> int:
     out.mkdir(exist_ok=True)
     (out / "prompts.json").write_text(json.dumps({"model": model, "results": results}, indent=1))
     steps = sum(result["verify_steps"] for result in results)
-    return 0 if steps and sum(result["tokens"] for result in results) / steps >= options.at_least else 1
+    return 0 if steps and sum(result["tokens"] for result in results) / steps >= at_least else 1
 
 
 if __name__ == "__main__":
