@@ -227,7 +227,8 @@ class DraftScheduler(Scheduler):
                 continue
             if request.num_tokens > length:
                 offer = self._offers.get(request_id)
-                draft = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
+                # Without an offer, what is scheduled as draft is the engine's own padding of a prefix-cache hit.
+                draft = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ()) if offer else ()
                 verified = self._book.commit(
                     stream,
                     length,

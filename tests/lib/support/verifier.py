@@ -48,14 +48,16 @@ class Verifier:
     folder: Path
     server: Server
 
-    def complete(self, prompt: str, *, stream: str | None = None, gateway: str = "played", **body: Any) -> Any:
+    def complete(
+        self, prompt: str | list[int], *, stream: str | None = None, gateway: str = "played", **body: Any
+    ) -> Any:
         """One completion over the stock HTTP interface; the whole answer, with token ids."""
         if stream is not None:
             body["vllm_xargs"] = {"nexus_stream": stream, "nexus_gateway": gateway}
         return complete(self.url, prompt, **body)
 
 
-def complete(url: str, prompt: str, **body: Any) -> Any:
+def complete(url: str, prompt: str | list[int], **body: Any) -> Any:
     body = {"model": "smollm2-135m", "prompt": prompt, "max_tokens": TOKENS, "return_token_ids": True, **body}
     answer = httpx2.post(f"{url}/v1/completions", json=body, timeout=300)
     assert answer.status_code == 200, answer.text

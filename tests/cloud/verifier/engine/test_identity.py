@@ -166,6 +166,20 @@ def test_logprobs_are_the_targets_with_and_without_drafts(verifier: Verifier, st
     assert [list(top) for top in drafted["top_logprobs"]] == [list(top) for top in plain["top_logprobs"]]
 
 
+def test_a_prompt_in_the_prefix_cache_is_no_draft(verifier: Verifier) -> None:
+    """The engine pads such a request's first step with empty draft rows; they are nobody's and count for nobody."""
+    prompt = [300 + (7 * index) % 900 for index in range(65)]  # two blocks of 32, and one token that is left to compute
+    with PlayedGateway(verifier.draft_port, name="cached") as gateway:
+        answers = []
+        for number in range(2):
+            stream = f"cached-{number}"
+            answers.append(verifier.complete(prompt, stream=stream, gateway="cached", temperature=0, max_tokens=8))
+            gateway.until_closed(stream)
+        assert answers[0]["token_ids"] == answers[1]["token_ids"]
+        check_books([gateway.stories["cached-1"]], [answers[1]["token_ids"]])
+        assert all(event.drafted == 0 for event in gateway.stories["cached-1"].verified)
+
+
 def test_hostile_drafts_are_counted_and_harm_nobody(verifier: Verifier, stock_greedy: list[list[int]]) -> None:
     """Ids beyond the vocabulary, negative positions, gaps, floods, other streams: the engine lives and answers."""
     with PlayedGateway(verifier.draft_port, name="hostile") as gateway:
