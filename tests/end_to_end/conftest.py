@@ -12,6 +12,10 @@ from support.servers import Server, nexus
 from support.verifier import Verifier
 
 
+PATIENT = {"NEXUS_GATEWAY_BROKER__FIRST_HOLD_MS": "5000", "NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": "8000"}
+"""Waits for drafts that suit three engines on two busy cores."""
+
+
 @pytest.fixture(scope="module")
 def gateway(verifier: Verifier, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway with one key, attached to the suite's verifier."""
@@ -19,7 +23,7 @@ def gateway(verifier: Verifier, tmp_path_factory: pytest.TempPathFactory) -> Ite
     keys = folder / "keys"
     keys.write_text(API_KEY + "\n")
     arguments = ("gateway", "serve", "--port", "0", "--verifier", f"{verifier.url}={verifier.draft_port}")
-    server = Server(nexus(*arguments, "--api-keys-file", str(keys)), folder / "log")
+    server = Server(nexus(*arguments, "--api-keys-file", str(keys)), folder / "log", env=PATIENT)
     try:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"ready: (http://\S+)/v1", server.tail())):
