@@ -1,7 +1,7 @@
 """What a message must satisfy by itself, whoever sends it and in whatever state: lengths and ranges."""
 
 import math
-from typing import assert_never
+from typing import Final, assert_never
 
 from shared.errors import LimitExceeded, ProtocolError
 from shared.sampling import Sampling
@@ -30,6 +30,10 @@ _SEED_MIN = -(1 << 63)
 _SEED_END = 1 << 64
 
 
+SHORTEST_BEAT_S: Final = 0.01
+"""A cloud that asks for more would keep the node busy with nothing else."""
+
+
 def check(message: NodeMessage | CloudMessage, limits: Limits) -> None:
     """Raise `LimitExceeded` or `ProtocolError` naming the field when `message` is out of bounds."""
     match message:
@@ -56,8 +60,8 @@ def check(message: NodeMessage | CloudMessage, limits: Limits) -> None:
         case Welcome():
             _text("Welcome.node", message.node, limits.id_length)
             _measure("Welcome.beat_s", message.beat_s)
-            if message.beat_s == 0:
-                raise ProtocolError("Welcome.beat_s must be above 0.")
+            if message.beat_s < SHORTEST_BEAT_S:
+                raise ProtocolError(f"Welcome.beat_s must be at least {SHORTEST_BEAT_S} s.")
             _range("Welcome.frame_limit", message.frame_limit, 1, TOKEN_ID_END)
         case Open():
             _check_open(message, limits)

@@ -197,6 +197,12 @@ class Broker:
                 self.counts.drafts_late += 1
             case DraftFate.STALE:
                 self.counts.drafts_stale += 1
+            case DraftFate.GAP:
+                lost = self._unassign(node.node, stream, now, out)
+                self._tell_closed(node.node, stream, lost, "gap", out)
+                self._open(node, stream, now, out)
+                self._fault(node, now, out)
+                return
             case _:
                 assert_never(fate)
         if response_ms is not None:
@@ -318,7 +324,9 @@ class Broker:
         pos = len(stream.tokens)
         stream.tokens.extend(tokens)
         for node_id, tape in stream.tapes.items():
-            tape.advance(tokens, now)
+            response_ms = tape.advance(tokens, now)
+            if response_ms is not None and (node := self.nodes.get(node_id)):
+                node.responded(response_ms)
             out.append(do.AdvanceStream(node_id, stream.stream, tape.epoch, pos, tokens))
 
     def _resync(self, stream: Stream, now: float, out: Commands) -> None:
@@ -365,7 +373,7 @@ class Broker:
     def _open(self, node: Node, stream: Stream, now: float, out: Commands) -> None:
         verifier = self.verifiers[stream.endpoint]
         node.open.add(stream.stream)
-        stream.tapes[node.node] = Tape.opened(len(stream.tokens), now)
+        stream.tapes[node.node] = Tape.opened(len(stream.tokens), self._k(verifier), now)
         stream.registration.seen_by_nodes = True
         out.append(
             do.OpenStream(

@@ -16,6 +16,8 @@ class DraftFate(Enum):
     """All its positions are committed already."""
     STALE = auto()
     """Of an epoch that a newer one has replaced."""
+    GAP = auto()
+    """Begins beyond what the tape holds: a message before it was lost, and nothing behind it can be of use."""
 
 
 @dataclass(slots=True)
@@ -25,17 +27,22 @@ class _Question:
     asked: float
     pos: int
     epoch: int
+    got: int = 0
+    """Tokens from `pos` on that have come so far, the last of them at `last`."""
+    last: float = 0.0
 
 
 @dataclass(slots=True)
 class Tape:
     """Guesses from position `start` (always the committed length) on.
 
-    A response time is the time from telling the node about committed tokens, when the tape held no
-    guess beyond them, to the first draft that goes beyond them in an epoch that may agree with them.
+    A response time is the time from telling the node about committed tokens, when the tape held no guess beyond
+    them, until it holds a full draft of `k` tokens in an epoch that may agree with them: what a stream waits for.
+    When the target goes on before that, the time is extrapolated from the part that came.
     """
 
     start: int
+    k: int
     _owed: _Question | None
     _latest: _Question
     epoch: int = NO_EPOCH
@@ -47,16 +54,20 @@ class Tape:
     accepted: int = 0
 
     @classmethod
-    def opened(cls, start: int, now: float) -> "Tape":
+    def opened(cls, start: int, k: int, now: float) -> "Tape":
         question = _Question(now, start, 0)
-        return cls(start, question, question)
+        return cls(start, k, question, question)
 
     def owed_since(self) -> float | None:
-        """When the node was asked for the draft that it still owes; none when it owes none."""
-        return None if self._owed is None else self._owed.asked
+        """When the node was asked for a draft of which nothing has come; none when it owes none."""
+        return None if self._owed is None or self._owed.got else self._owed.asked
 
-    def advance(self, tokens: tuple[int, ...], now: float) -> None:
-        """The target committed `tokens` from `start` on."""
+    def advance(self, tokens: tuple[int, ...], now: float) -> float | None:
+        """The target committed `tokens` from `start` on; gives a response time in ms if that cut an answer short."""
+        response_ms = None
+        if self._owed is not None and self._owed.got:
+            response_ms = (self._owed.last - self._owed.asked) * 1_000.0 * self.k / self._owed.got
+            self._owed = None
         held = self.tokens[: len(tokens)]
         if held != list(tokens[: len(held)]):
             self.tokens.clear()
@@ -69,6 +80,7 @@ class Tape:
         self._latest = _Question(now, self.start, self.epoch + 1 if self.diverged else max(self.epoch, 0))
         if not self.tokens and self._owed is None:
             self._owed = self._latest
+        return response_ms
 
     def draft(
         self, epoch: int, pos: int, tokens: tuple[int, ...], committed: Sequence[int], now: float
@@ -82,8 +94,10 @@ class Tape:
         response_ms = None
         end = pos + len(tokens)
         if self._owed is not None and epoch >= self._owed.epoch and end > self._owed.pos:
-            response_ms = (now - self._owed.asked) * 1_000.0
-            self._owed = None
+            self._owed.got, self._owed.last = end - self._owed.pos, now
+            if self._owed.got >= self.k or end <= self.start:
+                response_ms = (now - self._owed.asked) * 1_000.0
+                self._owed = None
         if epoch > self.epoch:
             self.epoch = epoch
             self.diverged = False
@@ -96,7 +110,9 @@ class Tape:
             fate = DraftFate.STALE
         elif end <= self.start:
             fate = DraftFate.LATE
-        elif pos <= self.start + len(self.tokens) < end:
+        elif pos > self.start + len(self.tokens):
+            fate = DraftFate.GAP
+        elif self.start + len(self.tokens) < end:
             self.tokens.extend(tokens[self.start + len(self.tokens) - pos :])
         if not self.tokens and self._owed is None:
             latest = self._latest

@@ -150,7 +150,7 @@ class DraftScheduler(Scheduler):
         began = time.monotonic()
         self._offers.clear()
         waiting: dict[str, tuple[Request, Wait]] = {}
-        plain = False
+        plain = len(self.waiting) > 0
         for request in self.running:
             request.spec_token_ids = []
             plain |= not self._consider(request, waiting)
@@ -221,6 +221,7 @@ class DraftScheduler(Scheduler):
         }
         outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
         now = time.monotonic()
+        self._book.tally.steps += any(request.num_tokens > length for request, length in before.values())
         for request_id, (request, length) in before.items():
             stream = self._streams.get(request_id)
             if stream is None:
@@ -243,7 +244,6 @@ class DraftScheduler(Scheduler):
             if request.is_finished():
                 self._close(request, request.status.name.removeprefix("FINISHED_").lower())
         if before:
-            self._book.tally.steps += 1
             self._port.counts = self._book.tally.snapshot()
         return outputs
 

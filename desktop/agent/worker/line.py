@@ -140,8 +140,7 @@ class GuessLine:
         """Guesses to send now.
 
         The next `k` positions go at once, token by token as they come: the verifier may be waiting for them, and
-        knows best how long. What lies further ahead goes in blocks of `k + 1`, as many positions as a verification
-        that accepts all of `k` commits, or when no round adds to it.
+        knows best how long. What lies further ahead goes in blocks of `k`, or when no round adds to it.
         """
         base = len(self._committed)
         end = base + len(self._guesses)
@@ -149,8 +148,8 @@ class GuessLine:
         found: list[Block] = []
         while self._sent < end:
             near = base + self._k - self._sent
-            size = min(near if near > 0 else self._k + 1, end - self._sent)
-            if near <= 0 and open_end and size <= self._k:
+            size = min(near if near > 0 else self._k, end - self._sent)
+            if near <= 0 and open_end and size < self._k:
                 break
             tokens = tuple(self._guesses[self._sent - base : self._sent - base + size])
             found.append(Block(self.epoch, self._sent, tokens))

@@ -35,7 +35,7 @@ def request(name: str) -> Any:
 
 def scheduler(book: Book, streams: dict[str, str], *requests: Any) -> Any:
     made: Any = DraftScheduler.__new__(DraftScheduler)
-    made.running = list(requests)
+    made.running, made.waiting = list(requests), []
     made._book, made._streams, made._offers = book, streams, {}
     made._port = SimpleNamespace(mailbox=BusyMailbox())
     made._gather_s, made._poll_s = GATHER_S, 0.02

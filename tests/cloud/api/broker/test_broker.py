@@ -240,15 +240,38 @@ def test_the_wait_follows_the_measured_response_time(play: Any) -> None:
     play.join("n")
     play.open("s")
     play.now += 0.1
-    [policy] = only(do.SetPolicy, play.draft("n", "s", 3, (4,)))
+    [policy] = only(do.SetPolicy, play.draft("n", "s", 3, (4, 5, 6, 7)))
     assert policy.wait_ms == pytest.approx(130.0) and policy.k == 4
-    play.verified("s", 3, (4, 5), 1, 1, "n")
+    play.verified("s", 3, (4, 5, 6, 7, 8), 4, 4, "n")
     play.now += 0.11
-    assert not only(do.SetPolicy, play.draft("n", "s", 5, (6,)))
-    play.verified("s", 5, (6, 7), 1, 1, "n")
+    assert not only(do.SetPolicy, play.draft("n", "s", 8, (6, 6, 6, 6)))
+    play.verified("s", 8, (6, 6, 6, 6, 7), 4, 4, "n")
     play.now += 50
-    [policy] = only(do.SetPolicy, play.draft("n", "s", 7, (8,)))
+    [policy] = only(do.SetPolicy, play.draft("n", "s", 13, (8, 8, 8, 8)))
     assert policy.wait_ms == 2_000.0
+
+
+def test_a_draft_that_comes_token_by_token_is_measured_to_its_kth(play: Any) -> None:
+    """That is what a hold waits for: not the first token."""
+    play.join("n")
+    play.open("s")
+    for pos in (3, 4, 5, 6):
+        play.now += 0.02
+        play.draft("n", "s", pos, (4,))
+    assert play.broker.nodes[NodeId("n")].response_ms(1.0) == pytest.approx(80.0)
+
+
+def test_a_draft_cut_short_by_a_verification_is_extrapolated(play: Any) -> None:
+    """Two of four tokens after 60 ms: the whole would have taken about 120."""
+    play.join("n")
+    play.open("s")
+    play.now += 0.03
+    play.draft("n", "s", 3, (4,))
+    play.now += 0.03
+    play.draft("n", "s", 4, (4,))
+    play.now += 0.01
+    play.verified("s", 3, (4, 4, 4), 2, 2, "n")
+    assert play.broker.nodes[NodeId("n")].response_ms(1.0) == pytest.approx(120.0)
 
 
 def test_a_tape_that_is_ahead_is_not_measured(play: Any) -> None:
@@ -263,16 +286,31 @@ def test_a_tape_that_is_ahead_is_not_measured(play: Any) -> None:
     assert node.response_ms(1.0) == 0.0
 
 
-def test_a_divergence_is_measured_to_the_first_draft_of_a_new_epoch(play: Any) -> None:
+def test_a_gap_in_a_nodes_drafts_opens_the_stream_anew(play: Any) -> None:
+    """A lost message would leave every later draft of its epoch without a predecessor."""
+    play.join("n")
+    play.open("s")
+    play.draft("n", "s", 3, (4,))
+    out = play.draft("n", "s", 6, (7,))
+    assert not only(do.ForwardDraft, out)
+    assert [type(command) for command in out if not isinstance(command, do.SetPolicy)] == [
+        do.DropTape,
+        do.CloseStream,
+        do.OpenStream,
+    ]
+    assert only(do.ForwardDraft, play.draft("n", "s", 3, (4, 5)))
+
+
+def test_a_divergence_is_measured_to_the_draft_of_a_new_epoch(play: Any) -> None:
     """Blocks of the old epoch that were on the way are no answer."""
     play.join("n")
     play.open("s")
-    play.draft("n", "s", 3, (4, 5))
-    play.verified("s", 3, (9,), 2, 0, "n")
+    play.draft("n", "s", 3, (4, 5, 6, 7))
+    play.verified("s", 3, (9,), 4, 0, "n")
     play.now += 0.01
-    play.draft("n", "s", 5, (6, 7))
+    play.draft("n", "s", 7, (6, 7))
     play.now += 0.04
-    play.draft("n", "s", 4, (8,), epoch=1)
+    play.draft("n", "s", 4, (8, 8, 8, 8), epoch=1)
     assert play.broker.nodes[NodeId("n")].response_ms(1.0) == pytest.approx(50.0)
 
 
@@ -286,7 +324,7 @@ def test_a_late_answer_counts_for_the_question_it_answers(play: Any) -> None:
     play.draft("n", "s", 3, (4, 4))
     assert play.broker.nodes[NodeId("n")].response_ms(1.0) == pytest.approx(300.0)
     play.now += 0.2
-    play.draft("n", "s", 5, (4, 4))
+    play.draft("n", "s", 5, (4, 4, 4, 4, 4))
     assert play.broker.nodes[NodeId("n")].response_ms(1.0) == pytest.approx(300.0)
     assert play.broker.nodes[NodeId("n")].response_ms(0.5) == pytest.approx(200.0)
 
@@ -345,7 +383,7 @@ def test_the_better_node_is_preferred(play: Any) -> None:
     play.join("slow", streams=8)
     play.open("a")
     play.now += 1.5
-    play.draft("slow", "a", 3, (4,))
+    play.draft("slow", "a", 3, (4, 4, 4, 4))
     play.join("fast", streams=8)
     assert {o.node for s in "bcd" for o in only(do.OpenStream, play.open(s))} == {"fast"}
 

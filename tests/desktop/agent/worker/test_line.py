@@ -231,7 +231,7 @@ class GuessLineMachine(RuleBasedStateMachine):
         elif isinstance(due, StopRound):
             self.round = None
         for block in self.line.blocks():
-            assert 1 <= len(block.tokens) <= self.k + 1
+            assert 1 <= len(block.tokens) <= self.k
             assert not self.sent or block.epoch >= max(self.sent), "epochs increase"
             on_line = self.sent.setdefault(block.epoch, {})
             assert block.pos >= self.end.get(block.epoch, 0), "no position is sent twice in one epoch"
