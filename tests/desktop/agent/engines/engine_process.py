@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from desktop.agent.engines.port import Drafted, EngineConfig
 from shared.errors import EngineError
 from shared.ids import StreamId
@@ -36,7 +38,7 @@ class EngineProcess:
         return bool(self._call("busy"))
 
     def start(self, stream: StreamId, tokens: Sequence[int], count: int, sampling: Sampling, seed: int | None) -> None:
-        self._call("start", stream, list(tokens), count)
+        self._call("start", stream, list(tokens), count, msgspec.to_builtins(sampling), seed)
 
     def stop(self, stream: StreamId) -> None:
         self._call("stop", stream)
@@ -92,7 +94,8 @@ def main() -> None:
                 case "busy":
                     result: Any = engine.busy
                 case "start":
-                    result = engine.start(*arguments, Sampling(), None)
+                    *round_, sampling, seed = arguments
+                    result = engine.start(*round_, msgspec.convert(sampling, Sampling), seed)
                 case "step":
                     result = [tuple(drafted) for drafted in engine.step()]
                 case _:
