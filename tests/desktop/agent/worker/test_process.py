@@ -285,7 +285,7 @@ async def test_a_real_engine_drafts_for_two_streams(spawn: Spawn, engine: str) -
     wrong = (line[4] + 1) % ready.vocabulary
     await client.send(AdvanceStream(stream="one", pos=44, tokens=(wrong,)))
     diverged = await blocks(messages, "one", 8)
-    assert [(epoch, pos) for epoch, pos, _ in diverged] == [(1, 45), (1, 49)]
+    assert [(epoch, pos) for epoch, pos, _ in diverged] == [(1, 45)]
 
     await client.send(CloseStream(stream="two"))
     await client.send(opened("again", [*one, *line[:4], wrong]))
