@@ -1,4 +1,4 @@
-"""How often a greedy answer depends on the batch: stock vLLM at three batch sizes and Nexus, against each other.
+"""How often a greedy answer depends on the batch: stock vLLM at two batch sizes and Nexus, against each other.
 
 In float32 the answers must be the same, whatever the batch and the drafts. In bfloat16 a near-tie may flip with the
 shape of the matrix product, with or without Nexus; this counts how often, on the same prompts in one run.
@@ -24,7 +24,7 @@ from support.verifier import PROMPTS, complete
 from shared.models.resolve import resolve
 
 MODEL = "smollm2-135m"
-TOKENS = 32
+TOKENS = 24
 VOCABULARY = 49152
 FLAGS = ("--max-model-len", "1024", "--max-num-seqs", "8", "--seed", "0")
 
@@ -89,15 +89,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="nx") as name:
         log, draft_port = Path(name) / "log", f"ipc://{name}/p"
         with running(stock_vllm(folder, MODEL, port, "--dtype", dtype, *FLAGS), port, log) as url:
-            at_eight, at_three, at_one = (ask(url, batch) for batch in (8, 3, 1))
+            at_eight, at_one = (ask(url, batch) for batch in (8, 1))
         argv = nexus("verifier", "serve", MODEL, "--draft-port", draft_port, "--max-draft", "4", "--port", str(port))
         with running([*argv, "--dtype", dtype, *FLAGS], port, log) as url:
             plain = ask(url, 8)
             drafted = with_drafts(url, f"{draft_port}-0", at_eight)
     rows = {
-        "stock, batch 8 and batch 3": same(at_eight, at_three),
         "stock, batch 8 and batch 1": same(at_eight, at_one),
-        "stock, batch 3 and batch 1": same(at_three, at_one),
         "stock at batch 8 and Nexus at batch 8 without drafts": same(at_eight, plain),
         "stock at batch 8 and Nexus at batch 8 with drafts": same(at_eight, drafted),
         "stock at batch 1 and Nexus at batch 8 with drafts": same(at_one, drafted),
