@@ -27,7 +27,7 @@ from cloud.api.draftport.client import DraftPortClient
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.nodes.hub import NodeHub
 from cloud.api.nodes.settings import NodeSettings
-from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG, Counts
+from shared.draftport.messages import Counts
 from shared.errors import LocalMisuse, NexusError
 from shared.ids import GatewayId, ModelName, StreamId
 from shared.wire.messages import ModelOffer
@@ -155,10 +155,6 @@ class Coordinator:
         handle = StreamHandle(self.broker.registrations[stream], self._release)
         self._handles[stream] = handle
         return handle
-
-    def engine_args(self, stream: StreamId) -> dict[str, str]:
-        """What goes into the engine request's `vllm_xargs`, so that the verifier knows stream and gateway."""
-        return {STREAM_ARG: stream, GATEWAY_ARG: self.gateway_id}
 
     def models(self) -> list[ServedModel]:
         """What the attached verifiers serve, each name once: ranks of one verifier serve the same."""
