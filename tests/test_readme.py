@@ -22,7 +22,7 @@ def code(page: str) -> str:
 
 def nexus_commands() -> list[tuple[str, ...]]:
     """Every `nexus …` in the pages: the words before the first argument, flag or capital."""
-    found = {match for page in PAGES for match in re.findall(r"\bnexus((?: [a-z-]+)+)", code(page))}
+    found = {match for page in PAGES for match in re.findall(r"\bnexus((?: [a-z][a-z-]*)+)", code(page))}
     return sorted({tuple(words.split()[:2]) for words in found})
 
 

