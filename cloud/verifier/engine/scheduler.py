@@ -79,7 +79,7 @@ class DraftScheduler(Scheduler):
             return
         self._streams[request.request_id] = stream
         self._book.open(stream, gateway, request.all_token_ids)
-        self._port.opened(stream)
+        self._port.opened(stream, gateway)
         self._publish_opened(request, stream)
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:

@@ -82,7 +82,8 @@ class PortServer:
             self._release()
             raise
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        self._open: set[str] = set()
+        self._open: dict[str, str] = {}
+        """Stream -> gateway that asked for it. Written by the scheduler's thread, read by the port's own."""
         self._seen: dict[str, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="nexus-draft-port", daemon=True)
@@ -93,12 +94,12 @@ class PortServer:
         self._outbox.put((gateway, message))
         self._ring()
 
-    def opened(self, stream: str) -> None:
-        """Notes that a `Resync` for this stream can be answered by the scheduler."""
-        self._open.add(stream)
+    def opened(self, stream: str, gateway: str) -> None:
+        """Notes whose stream this is: from now on messages for it reach the mailbox, from this gateway only."""
+        self._open[stream] = gateway
 
     def closed(self, stream: str) -> None:
-        self._open.discard(stream)
+        self._open.pop(stream, None)
 
     def close(self) -> None:
         """Sends what is waiting, stops the thread and frees the address. May be called twice."""
@@ -172,7 +173,12 @@ class PortServer:
             case Resync(stream=stream) if stream not in self._open:
                 self._send(identity.decode(errors="replace"), Closed(stream=stream, reason="unknown"))
             case _:
-                self.mailbox.put(message)
+                # A stream that is over by now has no owner: its late drafts are counted by the scheduler.
+                owner = self._open.get(message.stream)
+                if owner is not None and identity != owner.encode():
+                    _log.warning("gateway %s sent for a stream of another: ignored", identity.hex()[:16])
+                else:
+                    self.mailbox.put(message)
 
     def _send_waiting(self) -> None:
         while True:

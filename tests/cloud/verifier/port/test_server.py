@@ -17,7 +17,9 @@ from shared.draftport.messages import (
     Attached,
     Closed,
     Counts,
+    DropTape,
     GatewayMessage,
+    Policy,
     PortDraft,
     Resync,
     Verified,
@@ -190,12 +192,30 @@ def test_a_gateway_cannot_speak_for_another(server: PortServer, peer: Peer) -> N
 
 def test_a_resync_for_a_stream_that_is_gone_is_answered_at_once(server: PortServer, peer: Peer) -> None:
     """Also while the engine is idle; an open one is the scheduler's to answer."""
-    server.opened("open")
+    server.opened("open", "g1")
     peer.send(Resync(stream="gone"))
     assert peer.receive() == Closed(stream="gone", reason="unknown")
     peer.send(Resync(stream="open"))
     assert server.mailbox.wait(5)
     assert server.mailbox.drain() == [Resync(stream="open")]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [draft("mine"), DropTape(stream="mine", tape="t"), Policy(stream="mine", wait_ms=9.0, k=0), Resync(stream="mine")],
+    ids=lambda message: type(message).__name__,
+)
+def test_only_a_streams_own_gateway_is_listened_to(server: PortServer, peer: Peer, message: GatewayMessage) -> None:
+    """Another gateway on the same port can neither draft for it, nor drop its tapes, nor change its policy."""
+    server.opened("mine", "g2")
+    peer.send(message)
+    peer.send(draft("unknown"))
+    assert server.mailbox.wait(5)
+    assert server.mailbox.drain() == [draft("unknown")]
+    server.closed("mine")
+    peer.send(draft("mine"))
+    assert server.mailbox.wait(5)
+    assert server.mailbox.drain() == [draft("mine")]
 
 
 def test_two_verifiers_cannot_share_a_local_port(server: PortServer) -> None:
