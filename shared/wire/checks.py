@@ -46,6 +46,7 @@ def check(message: NodeMessage | CloudMessage, limits: Limits) -> None:
             _range("Draft.epoch", message.epoch, 0, TOKEN_ID_END)
             _tokens("Draft", message.tokens, limits.draft_tokens)
             _range("Draft.pos", message.pos, 0, TOKEN_ID_END - len(message.tokens))
+            _range("Draft.candidate", message.candidate, 0, limits.candidates)
         case Beat():
             stats = message.stats
             _range("Beat.seq", message.seq, 0, _SEED_END)
@@ -112,6 +113,7 @@ def _check_open(message: Open, limits: Limits) -> None:
         _range("Open.seed", message.seed, _SEED_MIN, _SEED_END)
     _count("Open.k", message.k, limits.draft_tokens)
     _count("Open.ahead", message.ahead, limits.ahead_tokens)
+    _count("Open.candidates", message.candidates, limits.candidates)
 
 
 def _check_sampling(sampling: Sampling) -> None:

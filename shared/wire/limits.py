@@ -23,7 +23,9 @@ class Limits:
     context_tokens: int = 1 << 20
     """Token ids in one `Open` or `Advance`."""
     ahead_tokens: int = 4096
-    """Largest `Open.ahead`: unverified tokens that a node may have outstanding for one stream."""
+    """Largest `Open.ahead`: unverified tokens that a node may have outstanding for one candidate of a stream."""
+    candidates: int = 4
+    """Largest `Open.candidates`: lines of guesses that a node may draft for one stream, the main line included."""
     streams: int = 256
     """Streams of one node at once; the largest `Hello.streams`."""
     models: int = 16

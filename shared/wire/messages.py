@@ -1,5 +1,7 @@
 """What node and cloud say to each other: MessagePack maps with a type tag, new fields last, with a default.
 
+A field that was added later is not sent while it has its default, in the messages that are sent all the time.
+
 Positions are absolute: 0 is the first prompt token, and `pos` is the position of `tokens[0]`.
 Money is in nano-dollars, energy in joules, times in milliseconds unless the name says otherwise.
 """
@@ -53,13 +55,15 @@ class Proof(Message, frozen=True, tag="proof"):
     signature: bytes
 
 
-class Draft(Message, frozen=True, tag="draft"):
-    """Guessed tokens. A higher epoch replaces what this node sent from `pos` on; the same epoch appends."""
+class Draft(Message, frozen=True, tag="draft", omit_defaults=True):
+    """Guessed tokens. A higher epoch replaces what this candidate sent from `pos` on; the same epoch appends."""
 
     stream: str
     epoch: int
     pos: int
     tokens: tuple[int, ...]
+    candidate: int = 0
+    """Which of the stream's candidates this belongs to: 0 is the main line; each has epochs of its own."""
 
 
 class NodeStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +131,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     """Largest frame, bytes, that the cloud accepts."""
 
 
-class Open(Message, frozen=True, tag="open"):
+class Open(Message, frozen=True, tag="open", omit_defaults=True):
     """Please draft for this stream."""
 
     stream: str
@@ -142,7 +146,9 @@ class Open(Message, frozen=True, tag="open"):
     k: int
     """Most tokens that one verification takes: the natural block."""
     ahead: int
-    """Most unverified tokens that the node may have outstanding."""
+    """Most unverified tokens that the node may have outstanding, in each candidate."""
+    candidates: int = 1
+    """How many candidates the node may draft: the main line, and others that leave it for a runner-up."""
 
 
 class Advance(Message, frozen=True, tag="advance"):
@@ -150,7 +156,7 @@ class Advance(Message, frozen=True, tag="advance"):
 
     stream: str
     epoch: int
-    """Newest epoch of this node's drafts that the cloud had seen; a lower one than the node's own
+    """Newest epoch of this node's main line that the cloud had seen; a lower one than the node's own
     means that its latest block is still on the way."""
     pos: int
     tokens: tuple[int, ...]

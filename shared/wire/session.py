@@ -132,9 +132,8 @@ class NodeSession(_Session):
                 stream = self._streams.get(message.stream)
                 if stream is None or stream.phase is not Phase.OPEN:
                     raise LocalMisuse(f"Draft for stream {message.stream!r}, which is not open.")
-                if message.epoch < stream.epoch:
-                    raise LocalMisuse(f"Draft of epoch {message.epoch} after epoch {stream.epoch}.")
-                stream.epoch = message.epoch
+                if wrong := stream.draft(message.candidate, message.epoch):
+                    raise LocalMisuse(wrong)
             case Hold():
                 self._streams.end_all()
         self._state = after
@@ -197,7 +196,8 @@ class NodeSession(_Session):
         if message.fingerprint not in {offer.fingerprint for offer in self.hello.models}:
             raise ProtocolError(f"Open with tokenizer {message.fingerprint!r}, which this node did not offer.")
         accepting = before is State.OPEN
-        self._streams.add(message.stream, len(message.tokens), Phase.OPEN if accepting else Phase.DECLINED)
+        phase = Phase.OPEN if accepting else Phase.DECLINED
+        self._streams.add(message.stream, len(message.tokens), message.candidates, phase)
         return message if accepting else Ignored(message, IgnoredBecause.NOT_ACCEPTING)
 
     def _known(self, message: Advance | Close) -> Stream:
@@ -257,7 +257,7 @@ class CloudSession(_Session):
                     raise LocalMisuse(f"Welcome.frame_limit is above the session's {self.limits.node_frame}.")
             case Open():
                 self._check_open(message)
-                self._streams.add(message.stream, len(message.tokens))
+                self._streams.add(message.stream, len(message.tokens), message.candidates)
             case Advance():
                 stream = self._streams.get(message.stream)
                 if stream is None or stream.phase is not Phase.OPEN:
@@ -312,9 +312,8 @@ class CloudSession(_Session):
                     raise ProtocolError(f"Draft for stream {message.stream!r}, which was never opened here.")
                 if stream is None or stream.phase is Phase.OVER:
                     return Ignored(message, IgnoredBecause.STREAM_CLOSED)
-                if message.epoch < stream.epoch:
-                    raise ProtocolError(f"Draft of epoch {message.epoch} after epoch {stream.epoch}.")
-                stream.epoch = message.epoch
+                if wrong := stream.draft(message.candidate, message.epoch):
+                    raise ProtocolError(wrong)
             case Hold():
                 self._streams.end_all()
         return message

@@ -1,7 +1,7 @@
 """Book-keeping of one end's streams: which are there, how far they were told, which epochs were used."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.ids import StreamId
@@ -25,10 +25,27 @@ class Stream:
     end: int
     """Position after the last token that the cloud told."""
     phase: Phase = Phase.OPEN
-    epoch: int = -1
-    """Newest epoch of the node's drafts; -1 before the first."""
+    candidates: int = 1
+    """How many the cloud asked for."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """Newest epoch of the node's drafts, by candidate."""
     told: int = -1
     """Newest epoch that an `Advance` has named."""
+
+    @property
+    def epoch(self) -> int:
+        """Newest epoch of the main line; -1 before the first."""
+        return self.epochs.get(0, -1)
+
+    def draft(self, candidate: int, epoch: int) -> str | None:
+        """Take note of a draft; why it is not allowed, if so."""
+        if candidate >= self.candidates:
+            return f"Draft of candidate {candidate}; the cloud asked for {self.candidates}, counted from 0."
+        newest = self.epochs.get(candidate, -1)
+        if epoch < newest:
+            return f"Draft of epoch {epoch} after epoch {newest}."
+        self.epochs[candidate] = epoch
+        return None
 
 
 class Streams:
@@ -48,8 +65,8 @@ class Streams:
     def __len__(self) -> int:
         return len(self._live)
 
-    def add(self, stream: str, end: int, phase: Phase = Phase.OPEN) -> None:
-        self._live[StreamId(stream)] = Stream(end, phase)
+    def add(self, stream: str, end: int, candidates: int, phase: Phase = Phase.OPEN) -> None:
+        self._live[StreamId(stream)] = Stream(end, phase, candidates)
 
     def close(self, stream: str) -> None:
         key = StreamId(stream)

@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -42,6 +42,21 @@ def test_golden_bytes_encode_and_decode_exactly(tag: str, samples: Mapping[str, 
     """The committed bytes are what this build writes and reads."""
     assert codec.encode(samples[tag]).hex() == FIXTURES[tag].hex()
     assert decode(tag, FIXTURES[tag]) == samples[tag]
+
+
+@pytest.mark.parametrize(
+    ("tag", "field", "value", "tail"),
+    [("draft", "candidate", 2, "a963616e64696461746502"), ("open", "candidates", 2, "aa63616e6469646174657302")],
+)
+def test_fields_of_candidates_come_last_and_only_when_used(
+    tag: str, field: str, value: int, tail: str, samples: Mapping[str, Message]
+) -> None:
+    """A peer that knows nothing of candidates reads and writes the bytes it always did."""
+    message: Any = msgspec.structs.replace(samples[tag], **{field: value})
+    old = FIXTURES[tag]
+    frame = bytes([old[0] + 1]) + old[1:] + bytes.fromhex(tail)
+    assert codec.encode(message) == frame
+    assert decode(tag, frame) == message
 
 
 def test_unknown_fields_are_skipped(samples: Mapping[str, Message]) -> None:

@@ -173,8 +173,10 @@ def test_values_that_cannot_be_sent_are_local_misuse(tokens: Any, sessions: Make
 # --- streams -----------------------------------------------------------------------------------
 
 
-def draft(stream: str = "s1", epoch: int = 0, pos: int = 3, tokens: tuple[int, ...] = (7,)) -> Draft:
-    return Draft(stream=stream, epoch=epoch, pos=pos, tokens=tokens)
+def draft(
+    stream: str = "s1", epoch: int = 0, pos: int = 3, tokens: tuple[int, ...] = (7,), candidate: int = 0
+) -> Draft:
+    return Draft(stream=stream, epoch=epoch, pos=pos, tokens=tokens, candidate=candidate)
 
 
 def advance(stream: str = "s1", epoch: int = -1, pos: int = 3, tokens: tuple[int, ...] = (7,)) -> Advance:
@@ -228,6 +230,42 @@ def test_epochs_never_go_back(sessions: Make) -> None:
         node.send(draft(epoch=1))
     with pytest.raises(ProtocolError, match="epoch 1 after epoch 2"):
         cloud.receive(codec.encode(draft(epoch=1)))
+
+
+def test_each_candidate_has_epochs_of_its_own(samples: Samples) -> None:
+    """A new epoch of one ends nothing of another, and `Advance` speaks of the main line."""
+    node, cloud = _with_candidates(samples, 2)
+    for epoch, candidate in ((4, 1), (0, 0), (4, 1), (1, 0)):
+        cloud.receive(node.send(draft(epoch=epoch, candidate=candidate)))
+    with pytest.raises(LocalMisuse, match="epoch 3 after epoch 4"):
+        node.send(draft(epoch=3, candidate=1))
+    with pytest.raises(LocalMisuse, match="newest draft is of epoch 1"):
+        cloud.send(advance(epoch=4))
+    node.receive(cloud.send(advance(epoch=1)))
+    with pytest.raises(ProtocolError, match="epoch 3 after epoch 4"):
+        cloud.receive(codec.encode(draft(epoch=3, candidate=1)))
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_no_more_candidates_than_asked_for(asked: int, samples: Samples) -> None:
+    """At the node a local mistake that changes nothing, at the cloud a protocol error."""
+    node, cloud = _with_candidates(samples, asked)
+    with pytest.raises(LocalMisuse, match=f"candidate {asked}; the cloud asked for {asked}"):
+        node.send(draft(candidate=asked))
+    cloud.receive(node.send(draft(candidate=asked - 1)))
+    with pytest.raises(ProtocolError, match=f"candidate {asked}; the cloud asked for {asked}"):
+        cloud.receive(codec.encode(draft(candidate=asked)))
+    assert cloud.state is State.CLOSED
+
+
+def _with_candidates(samples: Samples, asked: int) -> tuple[NodeSession, CloudSession]:
+    node, cloud = NodeSession(), CloudSession(cloud_id="gateway-1", nonce=NONCE)
+    cloud.receive(node.send(samples["hello"]))
+    node.receive(cloud.send(cloud.challenge()))
+    cloud.receive(node.send(samples["proof"]))
+    node.receive(cloud.send(samples["welcome"]))
+    node.receive(cloud.send(msgspec.structs.replace(samples["open"], candidates=asked)))
+    return node, cloud
 
 
 def test_advances_are_contiguous(sessions: Make) -> None:

@@ -46,9 +46,10 @@ class Traffic(RuleBasedStateMachine):
         self.to_cloud: deque[bytes] = deque()
         self.to_node: deque[bytes] = deque()
         self.opened = 0
-        self.epochs: dict[str, int] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
         self.seen: dict[str, int] = {}
         self.ends: dict[str, int] = {}
+        self.candidates: dict[str, int] = {}
 
     def say(self, message: NodeMessage | CloudMessage) -> None:
         if isinstance(message, NodeMessage):
@@ -82,7 +83,8 @@ class Traffic(RuleBasedStateMachine):
                 self.say(Welcome(node="n", beat_s=5.0, frame_limit=65536))
             case Draft():
                 assert event.stream in self.cloud.open_streams
-                self.seen[event.stream] = event.epoch
+                if event.candidate == 0:
+                    self.seen[event.stream] = event.epoch
             case Ignored():
                 assert isinstance(event.message, Draft)
                 assert event.message.stream not in self.cloud.open_streams
@@ -106,8 +108,10 @@ class Traffic(RuleBasedStateMachine):
     @rule(data=st.data(), tokens=TOKENS, pos=st.integers(0, 50), step=st.integers(0, 2))
     def draft(self, data: st.DataObject, tokens: tuple[int, ...], pos: int, step: int) -> None:
         stream = data.draw(st.sampled_from(sorted(self.node.open_streams)))
-        self.epochs[stream] = self.epochs.get(stream, 0) + step
-        self.say(Draft(stream=stream, epoch=self.epochs[stream], pos=pos, tokens=tokens))
+        candidate = data.draw(st.integers(0, self.candidates[stream] - 1))
+        epoch = self.epochs.get((stream, candidate), 0) + step
+        self.epochs[stream, candidate] = epoch
+        self.say(Draft(stream=stream, epoch=epoch, pos=pos, tokens=tokens, candidate=candidate))
 
     @precondition(lambda self: self.node.state in (State.OPEN, State.HOLDING, State.DRAINING))
     @rule(seq=st.integers(0, 9))
@@ -135,11 +139,12 @@ class Traffic(RuleBasedStateMachine):
             self.cloud.state is State.OPEN and len(self.cloud.open_streams | self.cloud.streams_to_close) < STREAMS
         )
     )
-    @rule(tokens=TOKENS)
-    def open(self, tokens: tuple[int, ...]) -> None:
+    @rule(tokens=TOKENS, candidates=st.integers(1, 3))
+    def open(self, tokens: tuple[int, ...], candidates: int) -> None:
         self.opened += 1
         stream = f"s{self.opened}"
         self.ends[stream] = len(tokens)
+        self.candidates[stream] = candidates
         self.say(
             Open(
                 stream=stream,
@@ -150,6 +155,7 @@ class Traffic(RuleBasedStateMachine):
                 seed=None,
                 k=4,
                 ahead=8,
+                candidates=candidates,
             )
         )
 
