@@ -68,6 +68,7 @@ class BrokerOptions(_Section):
     k: Annotated[int, Field(ge=1, le=256)] = _BROKER.k
     ahead: Annotated[int, Field(ge=1, le=4096)] | None = _BROKER.ahead
     tapes_per_stream: Annotated[int, Field(ge=1, le=16)] = _BROKER.tapes_per_stream
+    candidates: Annotated[int, Field(ge=1, le=4)] = _BROKER.candidates
     max_hold_ms: Annotated[float, Field(ge=0)] = _BROKER.max_hold_ms
     first_hold_ms: Annotated[float, Field(ge=0)] = _BROKER.first_hold_ms
 

@@ -21,9 +21,9 @@ from cloud.api.broker.counts import BrokerCounts
 from cloud.api.broker.node import Node
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.broker.stream import Registration, Stream
-from cloud.api.broker.tape import DraftFate, Tape
+from cloud.api.broker.tape import DraftFate, Tape, tape_id, tape_owner
 from shared.errors import LimitExceeded, NexusError, TokenizerMismatch
-from shared.ids import NodeId, StreamId, TapeId
+from shared.ids import NodeId, StreamId
 from shared.wire.messages import ModelOffer, Receipt
 
 Commands = list[do.Command]
@@ -141,7 +141,8 @@ class Broker:
             if waited_ms > self.settings.max_hold_ms:
                 # An answer that never came counts as well: else a silent node would look prompt for ever.
                 node.responded(waited_ms)
-        out.append(do.DropTape(stream.endpoint, stream.stream, TapeId(node_id)))
+        for candidate in (0, *sorted(tape.candidates)):
+            out.append(do.DropTape(stream.endpoint, stream.stream, tape_id(node_id, candidate)))
         return tape
 
     def _reject(self, node: NodeId, error: NexusError, out: Commands) -> None:
@@ -174,12 +175,14 @@ class Broker:
             not event.tokens
             or event.pos < stream.prompt
             or event.epoch < 0
+            or not 0 <= event.candidate < self.settings.candidates
             or end - len(stream.tokens) > self._ahead(verifier)
             or not all(0 <= token < verifier.vocabulary for token in event.tokens)
         ):
             self._fault(node, now, out)
             return
-        fate, response_ms = tape.draft(event.epoch, event.pos, event.tokens, stream.tokens, now)
+        line = tape.line(event.candidate, now)
+        fate, response_ms = line.draft(event.epoch, event.pos, event.tokens, stream.tokens, now)
         match fate:
             case DraftFate.USABLE:
                 self.counts.drafts_forwarded += 1
@@ -187,7 +190,7 @@ class Broker:
                     do.ForwardDraft(
                         stream.endpoint,
                         stream.stream,
-                        TapeId(event.node),
+                        tape_id(event.node, event.candidate),
                         event.epoch,
                         event.pos,
                         event.tokens,
@@ -197,6 +200,8 @@ class Broker:
                 self.counts.drafts_late += 1
             case DraftFate.STALE:
                 self.counts.drafts_stale += 1
+            case DraftFate.GAP if event.candidate:
+                self.counts.drafts_stale += 1
             case DraftFate.GAP:
                 lost = self._unassign(node.node, stream, now, out)
                 self._tell_closed(node.node, stream, lost, "gap", out)
@@ -205,7 +210,7 @@ class Broker:
                 return
             case _:
                 assert_never(fate)
-        if response_ms is not None:
+        if response_ms is not None and line is tape:
             node.responded(response_ms)
             self._policy(stream, out)
 
@@ -302,11 +307,12 @@ class Broker:
         if event.pos != len(stream.tokens):
             self._resync(stream, now, out)
             return
-        source = NodeId(event.source.split("/")[0]) if event.source else None
+        source, candidate = tape_owner(event.source) if event.source else (None, 0)
         if event.drafted and source is not None:
             if node := self.nodes.get(source):
                 # An answer may end inside a draft: what was drafted behind its end is neither right nor wrong.
-                mismatch = event.accepted < min(event.drafted, len(event.tokens))
+                # A candidate is a long shot: that it misses says nothing against its node.
+                mismatch = not candidate and event.accepted < min(event.drafted, len(event.tokens))
                 node.verified(event.drafted, event.accepted, mismatch=mismatch)
             if tape := stream.tapes.get(source):
                 tape.drafted += event.drafted
@@ -352,7 +358,7 @@ class Broker:
         return min(self.settings.k, verifier.k)
 
     def _ahead(self, verifier: ev.VerifierAttached) -> int:
-        return self.settings.ahead if self.settings.ahead is not None else 2 * self._k(verifier) + 1
+        return self.settings.ahead if self.settings.ahead is not None else 4 * self._k(verifier)
 
     def _candidate(self, stream: Stream) -> Node | None:
         """The node to ask next."""
@@ -386,6 +392,7 @@ class Broker:
                 seed=stream.seed,
                 k=self._k(verifier),
                 ahead=self._ahead(verifier),
+                candidates=self.settings.candidates,
             )
         )
 

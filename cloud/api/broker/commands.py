@@ -21,6 +21,7 @@ class OpenStream:
     seed: int | None
     k: int
     ahead: int
+    candidates: int
 
 
 @dataclass(frozen=True, slots=True)

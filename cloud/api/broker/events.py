@@ -50,6 +50,8 @@ class NodeDraft:
     epoch: int
     pos: int
     tokens: tuple[int, ...]
+    candidate: int = 0
+    """0 is the node's main line."""
 
 
 @dataclass(frozen=True, slots=True)

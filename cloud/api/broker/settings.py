@@ -16,10 +16,16 @@ class BrokerSettings:
     k: int = 4
     """Most draft tokens that one verification takes; the verifier's own cap applies as well."""
     ahead: int | None = None
-    """Most unverified tokens that a node may have outstanding for one stream; none = 2 k + 1: two blocks, and
-    the bonus token between them."""
+    """Most unverified tokens that a node may have outstanding for one stream, in each of its candidates; none = 4 k.
+    A step that agrees commits k + 1 tokens, and the node is told of it one way later and draws level another way
+    later: for whole drafts at a round trip of r steps it must be ahead by (r + 1) (k + 1). 4 k covers two steps and,
+    with drafts that are partly wrong, more; what lies further ahead seldom survives the divergences before it. (2 k + 1
+    left a node more than a step away with nothing to send.)"""
     tapes_per_stream: int = 1
     """How many nodes draft for one stream."""
+    candidates: int = 1
+    """How many lines of guesses a node may draft for one stream: its main line, and others that leave it for a
+    runner-up where the node was unsure."""
     max_open_tokens: int = 32_768
     """A stream longer than this is not opened at a node, which would have to prefill it."""
 
@@ -61,7 +67,7 @@ class BrokerSettings:
     """A stream whose request is over and that showed no sign of life for so long is forgotten."""
 
     def __post_init__(self) -> None:
-        for name in ("k", "tapes_per_stream", "max_open_tokens", "response_window", "max_faults"):
+        for name in ("k", "tapes_per_stream", "candidates", "max_open_tokens", "response_window", "max_faults"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         limits = Limits()
@@ -69,5 +75,7 @@ class BrokerSettings:
             raise ValueError(f"k must be at most {limits.draft_tokens}, the protocol's limit")
         if self.ahead is not None and not 1 <= self.ahead <= limits.ahead_tokens:
             raise ValueError(f"ahead must be from 1 to {limits.ahead_tokens}, the protocol's limit")
+        if self.candidates > limits.candidates:
+            raise ValueError(f"candidates must be at most {limits.candidates}, the protocol's limit")
         if self.max_open_tokens > limits.context_tokens:
             raise ValueError(f"max_open_tokens must be at most {limits.context_tokens}, the protocol's limit")

@@ -4,8 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from shared.ids import NodeId, TapeId
+
 NO_EPOCH = -1
 """Epoch of a tape on which no draft has arrived."""
+
+
+def tape_id(node: NodeId, candidate: int) -> TapeId:
+    """What the verifier calls a line of guesses: the node's main line bears its name."""
+    return TapeId(f"{node}/{candidate}" if candidate else node)
+
+
+def tape_owner(tape: TapeId) -> tuple[NodeId, int]:
+    """The node and the candidate that `tape_id` made a name of."""
+    node, _, candidate = tape.partition("/")
+    return NodeId(node), int(candidate) if candidate.isdecimal() else 0
 
 
 class DraftFate(Enum):
@@ -52,11 +65,20 @@ class Tape:
     drafted: int = 0
     """Tokens of this tape that a verification checked."""
     accepted: int = 0
+    candidates: dict[int, "Tape"] = field(default_factory=dict)
+    """The node's further lines that it has sent something of, by number from 1 on. Nobody waits for them, so their
+    response times mean nothing."""
 
     @classmethod
     def opened(cls, start: int, k: int, now: float) -> "Tape":
         question = _Question(now, start, 0)
         return cls(start, k, question, question)
+
+    def line(self, candidate: int, now: float) -> "Tape":
+        """The line with this number; 0 is this one."""
+        if not candidate:
+            return self
+        return self.candidates.setdefault(candidate, Tape.opened(self.start, self.k, now))
 
     def owed_since(self) -> float | None:
         """When the node was asked for a draft of which nothing has come; none when it owes none."""
@@ -64,6 +86,8 @@ class Tape:
 
     def advance(self, tokens: tuple[int, ...], now: float) -> float | None:
         """The target committed `tokens` from `start` on; gives a response time in ms if that cut an answer short."""
+        for candidate in self.candidates.values():
+            candidate.advance(tokens, now)
         response_ms = None
         if self._owed is not None and self._owed.got:
             response_ms = (self._owed.last - self._owed.asked) * 1_000.0 * self.k / self._owed.got

@@ -116,6 +116,7 @@ class NodeHub:
                         seed=command.seed,
                         k=command.k,
                         ahead=command.ahead,
+                        candidates=command.candidates,
                     )
                 )
             case do.AdvanceStream(_, stream, epoch, pos, tokens):
@@ -166,12 +167,12 @@ class NodeHub:
         if self._nodes.get(node) is not connection:
             return
         match message:
-            case Draft(stream=alias, epoch=epoch, pos=pos, tokens=tokens):
+            case Draft(stream=alias, epoch=epoch, pos=pos, tokens=tokens, candidate=candidate):
                 stream = self._aliases[connection].stream(alias)
                 if stream is None:
                     self.counts.drafts_after_close += 1
                 else:
-                    self._on_event(ev.NodeDraft(node, stream, epoch, pos, tokens))
+                    self._on_event(ev.NodeDraft(node, stream, epoch, pos, tokens, candidate))
             case Hold(reason=reason):
                 self._on_event(ev.NodeHeld(node, reason))
             case Resume():

@@ -80,8 +80,10 @@ class Play:
         tape = None if source is None else TapeId(source)
         return self.send(ev.StreamVerified(endpoint, StreamId(stream), pos, tokens, drafted, accepted, tape, 0, 1.0))
 
-    def draft(self, node: str, stream: str, pos: int, tokens: tuple[int, ...], epoch: int = 0) -> list[do.Command]:
-        return self.send(ev.NodeDraft(NodeId(node), StreamId(stream), epoch, pos, tokens))
+    def draft(
+        self, node: str, stream: str, pos: int, tokens: tuple[int, ...], epoch: int = 0, candidate: int = 0
+    ) -> list[do.Command]:
+        return self.send(ev.NodeDraft(NodeId(node), StreamId(stream), epoch, pos, tokens, candidate))
 
     def closed(self, stream: str, endpoint: str = "v") -> list[do.Command]:
         return self.send(ev.StreamClosed(endpoint, StreamId(stream), "finished"))

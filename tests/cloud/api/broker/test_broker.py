@@ -25,7 +25,7 @@ def test_a_stream_is_opened_at_a_matching_node_with_all_its_tokens(play: Any) ->
     [opened] = only(do.OpenStream, play.open("s"))
     assert opened.node == "n"
     assert opened.tokens == PROMPT
-    assert (opened.model, opened.seed, opened.k, opened.ahead) == ("big", 7, 4, 9)
+    assert (opened.model, opened.seed, opened.k, opened.ahead, opened.candidates) == ("big", 7, 4, 16, 1)
 
 
 def test_a_node_with_another_tokenizer_is_refused_with_both_fingerprints(play: Any) -> None:
@@ -147,7 +147,7 @@ def test_drafts_of_an_unassigned_node_are_counted_and_dropped(play: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("pos", "tokens"), [(3, (100,)), (3, (-1,)), (3, ()), (3, (1,) * 10), (12, (1,)), (1, (1,)), (-3, (1,))]
+    ("pos", "tokens"), [(3, (100,)), (3, (-1,)), (3, ()), (3, (1,) * 17), (19, (1,)), (1, (1,)), (-3, (1,))]
 )
 def test_invalid_drafts_are_never_forwarded(play: Any, pos: int, tokens: tuple[int, ...]) -> None:
     """Ids outside the target's vocabulary, too many tokens, impossible positions."""
@@ -184,6 +184,85 @@ def test_late_and_stale_drafts_are_ignored_and_counted(play: Any) -> None:
     assert only(do.ForwardDraft, play.draft("n", "s", 5, (6,), epoch=1))
     assert not play.draft("n", "s", 6, (7,), epoch=0)
     assert play.broker.counts.drafts_stale == 3
+
+
+def test_a_candidate_has_a_tape_of_its_own(make_play: Callable[..., Any]) -> None:
+    """Its epochs and its divergences are not those of the main line; it begins at tokens that the node knows."""
+    play = make_play(candidates=2)
+    play.join("n")
+    assert [o.candidates for o in only(do.OpenStream, play.open("s"))] == [2]
+    play.draft("n", "s", 3, (4, 5, 6), epoch=0)
+    [held] = only(do.ForwardDraft, play.draft("n", "s", 3, (4, 9, 8), epoch=5, candidate=1))
+    assert (held.tape, held.epoch, held.pos, held.tokens) == ("n/1", 5, 3, (4, 9, 8))
+    [advance] = only(do.AdvanceStream, play.verified("s", 3, (4, 9), 3, 1, "n"))
+    assert advance.epoch == 0, "the main line's"
+    assert not play.draft("n", "s", 6, (7,), epoch=0), "the main line has diverged"
+    assert only(do.ForwardDraft, play.draft("n", "s", 6, (7,), epoch=5, candidate=1)), "the candidate has not"
+    assert only(do.ForwardDraft, play.draft("n", "s", 4, (9, 8, 8), epoch=6, candidate=1)), "late in part"
+
+
+def test_candidates_that_are_of_no_use_are_dropped_without_fault(make_play: Callable[..., Any]) -> None:
+    """Late, contradicted, of an old epoch, or behind a gap: the main line is not touched."""
+    play = make_play(candidates=2)
+    play.join("n")
+    play.open("s")
+    play.verified("s", 3, (4, 5))
+    for pos, tokens, epoch in ((3, (4,), 1), (3, (4, 9, 9), 1), (6, (9,), 1), (5, (9,), 0), (7, (9,), 2)):
+        assert not play.draft("n", "s", pos, tokens, epoch=epoch, candidate=1)
+    assert (play.broker.counts.drafts_late, play.broker.counts.drafts_stale) == (1, 4)
+    assert play.broker.counts.drafts_invalid == 0 and play.broker.nodes[NodeId("n")].faults == 0
+    assert play.assigned("s") == {"n"}
+
+
+@pytest.mark.parametrize(("asked", "candidate"), [(1, 1), (2, 2), (2, -1)])
+def test_a_candidate_beyond_those_asked_for_is_a_fault(
+    make_play: Callable[..., Any], asked: int, candidate: int
+) -> None:
+    """A node cannot fill the verifier with tapes."""
+    play = make_play(candidates=asked)
+    play.join("n")
+    play.open("s")
+    assert not play.draft("n", "s", 3, (4,), candidate=candidate)
+    assert play.broker.counts.drafts_invalid == 1
+
+
+def test_all_tapes_of_a_node_go_with_it(make_play: Callable[..., Any]) -> None:
+    """Those that it wrote on, and no others."""
+    play = make_play(candidates=3)
+    play.join("n")
+    play.open("s")
+    play.draft("n", "s", 3, (9,), candidate=2)
+    assert [dropped.tape for dropped in only(do.DropTape, play.leave("n"))] == ["n", "n/2"]
+
+
+def test_a_candidate_that_misses_is_no_evidence_against_its_node(make_play: Callable[..., Any]) -> None:
+    """It counts as drafted, and as accepted when it hits; on the receipt as well."""
+    play = make_play(candidates=2)
+    play.join("n")
+    play.open("s")
+    node = play.broker.nodes[NodeId("n")]
+    before = node.acceptance
+    play.verified("s", 3, (5,), 4, 0, "n/1")
+    assert node.acceptance == before and node.drafted == 4
+    play.verified("s", 4, (6, 7, 8), 4, 2, "n/1")
+    assert node.acceptance > before
+    assert play.broker.registrations[StreamId("s")].figures().accepted_by_node == (("n", 2),)
+    [close] = only(do.CloseStream, play.closed("s"))
+    assert close.receipt == Receipt(drafted=8, accepted=2)
+
+
+def test_only_the_main_line_is_timed(make_play: Callable[..., Any]) -> None:
+    """A candidate that is there at once does not make a slow node look prompt."""
+    play = make_play(candidates=2)
+    play.join("n")
+    play.open("s")
+    play.now += 0.01
+    play.draft("n", "s", 3, (9, 9, 9, 9), candidate=1)
+    node = play.broker.nodes[NodeId("n")]
+    assert node.response_ms(1.0) is None
+    play.now += 0.09
+    play.draft("n", "s", 3, (4, 4, 4, 4))
+    assert node.response_ms(1.0) == pytest.approx(100.0)
 
 
 def test_advance_names_the_newest_epoch_seen(play: Any) -> None:
@@ -493,7 +572,16 @@ def test_a_released_stream_that_is_opened_anew_is_forgotten_too(play: Any) -> No
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"tapes_per_stream": 0}, {"k": 0}, {"k": 257}, {"ahead": 0}, {"ahead": 5_000}, {"max_open_tokens": 1 << 21}],
+    [
+        {"tapes_per_stream": 0},
+        {"k": 0},
+        {"k": 257},
+        {"ahead": 0},
+        {"ahead": 5_000},
+        {"candidates": 0},
+        {"candidates": 5},
+        {"max_open_tokens": 1 << 21},
+    ],
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
     """No node and no token makes no sense, and the protocol has its limits; the setting is named."""

@@ -26,7 +26,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.play = self.make_play(tapes_per_stream=2, max_faults=5)
+        self.play = self.make_play(tapes_per_stream=2, candidates=2, max_faults=5)
         self.truth: dict[str, list[int]] = {}
         self.joined: dict[str, bool] = {}
         """Node to whether it may be given streams."""
@@ -59,8 +59,11 @@ class Machine(RuleBasedStateMachine):
                     self.joined.pop(command.node, None)
                     self.forget(command.node)
                 case do.ForwardDraft():
-                    assert (command.tape, command.stream) in self.told, "draft of an unassigned node"
-                    assert (command.stream, command.tape) in self.tapes
+                    node, _, candidate = command.tape.partition("/")
+                    assert (node, command.stream) in self.told, "draft of an unassigned node"
+                    assert candidate in ("", "1")
+                    assert (command.stream, node) in self.tapes
+                    self.tapes.add((command.stream, command.tape))
                     assert all(0 <= token < 100 for token in command.tokens)
                 case do.DropTape():
                     self.tapes.remove((command.stream, command.tape))
@@ -119,10 +122,11 @@ class Machine(RuleBasedStateMachine):
         ahead=st.integers(-3, 9),
         tokens=st.lists(st.integers(0, 101), max_size=4),
         epoch=st.integers(0, 3),
+        candidate=st.sampled_from([0, 0, 0, 1, 1, 2]),
     )
-    def draft(self, node: str, stream: str, ahead: int, tokens: list[int], epoch: int) -> None:
+    def draft(self, node: str, stream: str, ahead: int, tokens: list[int], epoch: int, candidate: int) -> None:
         pos = len(self.truth.get(stream, PROMPT)) + ahead
-        self.carry(self.play.draft(node, stream, pos, tuple(tokens), epoch))
+        self.carry(self.play.draft(node, stream, pos, tuple(tokens), epoch, candidate))
 
     @rule(stream=STREAMS)
     def close(self, stream: str) -> None:
@@ -151,7 +155,8 @@ class Machine(RuleBasedStateMachine):
         broker = self.play.broker
         assigned = {(n, s) for s, stream in broker.streams.items() for n in stream.tapes}
         assert assigned == set(self.told)
-        assert {(s, n) for n, s in assigned} == self.tapes, "a tape of a node that is gone"
+        assert {(s, n.partition("/")[0]) for s, n in self.tapes} == {(s, n) for n, s in assigned}, "a node that is gone"
+        assert {tape for tape in self.tapes if "/" not in tape[1]} == {(s, n) for n, s in assigned}
         assert assigned == {(n, s) for n, node in broker.nodes.items() for s in node.open}
         assert {NodeId(n) for n in self.joined} == set(broker.nodes)
 

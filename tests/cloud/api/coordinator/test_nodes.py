@@ -44,7 +44,7 @@ async def test_a_stream_is_drafted_verified_and_closed(world: Any) -> None:
     assert (await node.next(Demand)).reason is DemandReason.NO_DEMAND
     handle = await start(world, gateway, port, "s")
     opened = await node.next(Open)
-    assert (opened.tokens, opened.model, opened.seed, opened.k, opened.ahead) == (PROMPT, "big", 7, 4, 9)
+    assert (opened.tokens, opened.model, opened.seed, opened.k, opened.ahead) == (PROMPT, "big", 7, 4, 16)
     await node.draft(opened.stream, 3, (4, 5))
     draft = await port.next(PortDraft)
     assert (draft.stream, draft.tape, draft.tokens) == ("s", node.id, (4, 5))
