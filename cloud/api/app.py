@@ -51,6 +51,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
             yield
         finally:
             await coordinator.stop()
+            await pool.close()
             await http.aclose()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)

@@ -20,6 +20,10 @@ class VerifierUnreachable(Unavailable):
     """No connection to this verifier: another one may be asked."""
 
 
+class VerifierSilent(Unavailable):
+    """Connected, but no answer in time: busy, as far as anyone can tell."""
+
+
 class _Card(msgspec.Struct):
     id: str
     created: int = 0
@@ -48,13 +52,18 @@ class VerifierClient:
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._contexts: dict[str, int | None] = {}
         self.open_streams = 0
+        self.heard = 0
+        """Grows with everything that the verifier sends: a sign of life."""
 
     async def models(self, timeout_s: float) -> list[ServedModel]:
-        """Raises `VerifierUnreachable` or `UpstreamFailed`."""
+        """Raises `VerifierUnreachable`, `VerifierSilent` or `UpstreamFailed`."""
         try:
             response = await self._http.get(self._url + "/v1/models", headers=self._headers, timeout=timeout_s)
+        except httpx2.ReadTimeout:
+            raise VerifierSilent("The verifier is busy. Try again shortly.") from None
         except httpx2.HTTPError:
             raise VerifierUnreachable("The verifier cannot be reached. Try again shortly.") from None
+        self.heard += 1
         try:
             cards = msgspec.json.decode(response.content, type=_Cards) if response.is_success else None
         except msgspec.DecodeError:
@@ -82,6 +91,7 @@ class VerifierClient:
                 raise VerifierUnreachable("The verifier cannot be reached. Try again shortly.") from None
             except httpx2.HTTPError:
                 raise UpstreamFailed("The verifier did not answer. Try again.") from None
+            self.heard += 1
             if response.status_code != 200:
                 raise await self._refusal(response, asked)
             yield self._pieces(response, asked)
@@ -105,6 +115,7 @@ class VerifierClient:
         finished = False
         try:
             async for data in server_sent_events(response.aiter_bytes()):
+                self.heard += 1
                 if data == b"[DONE]":
                     break
                 for piece in read_chunk(data, asked):

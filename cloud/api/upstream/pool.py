@@ -7,17 +7,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from cloud.api.upstream.chunks import Piece
-from cloud.api.upstream.client import ServedModel, VerifierClient, VerifierUnreachable
+from cloud.api.upstream.client import ServedModel, VerifierClient, VerifierSilent, VerifierUnreachable
 from shared.errors import ModelNotFound, NexusError, Unavailable
 
 FRESH_S = 5.0
 """How long a list of models is believed."""
 RETRY_S = 0.5
 """Shortest time between two looks when something is missing."""
+HUNG_S = 120.0
+"""A verifier that takes connections but has sent nothing for so long is given up: it is not busy, it hangs."""
 
 
 class VerifierPool:
-    """Routes by model name to the verifier with the fewest open streams. The lists are fetched on demand."""
+    """Routes by model name to the verifier with the fewest open streams.
+
+    The lists are fetched when they are asked for. A list that is merely old is used while a new one is fetched, so that
+    a busy verifier, which answers late, delays nobody; a request finds out by itself when a verifier is gone.
+    """
 
     def __init__(
         self,
@@ -32,6 +38,9 @@ class VerifierPool:
         self._clock = clock
         self._looked = float("-inf")
         self._lock = asyncio.Lock()
+        self._alive: dict[VerifierClient, tuple[int, float]] = {}
+        """What a verifier had sent when it was last found to have sent something, and when that was."""
+        self._background: asyncio.Task[None] | None = None
 
     @property
     def size(self) -> int:
@@ -44,8 +53,10 @@ class VerifierPool:
 
     async def models(self) -> list[ServedModel]:
         """Every served model once, in the order of the verifiers; `Unavailable` when none can be reached."""
-        if not (self._served and self._lock.locked()):  # else another request looks, and one slow verifier delays it
-            await self._look(FRESH_S if self._served else RETRY_S)
+        if not self._served:
+            await self._look(RETRY_S)
+        elif self._clock() - self._looked >= FRESH_S and not self._lock.locked():
+            self._background = asyncio.create_task(self._look(FRESH_S))
         if not self._served:
             raise Unavailable("No verifier can be reached at the moment. Try again shortly.")
         unique: dict[str, ServedModel] = {}
@@ -83,6 +94,12 @@ class VerifierPool:
                 return
             raise Unavailable("The verifier cannot be reached at the moment. Try again shortly.")
 
+    async def close(self) -> None:
+        """Ends the look that may be going on."""
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
+
     async def _look(self, max_age_s: float) -> None:
         async with self._lock:
             if self._clock() - self._looked < max_age_s:
@@ -97,4 +114,15 @@ class VerifierPool:
                     served[client] = result
                 elif not isinstance(result, NexusError):
                     raise result
+                elif isinstance(result, VerifierSilent) and client in self._served and not self._hangs(client):
+                    served[client] = self._served[client]
             self._served = served
+
+    def _hangs(self, client: VerifierClient) -> bool:
+        """Whether it has sent nothing for `HUNG_S`, over all looks and streams."""
+        now = self._clock()
+        heard, since = self._alive.get(client, (-1, now))
+        if heard != client.heard:
+            self._alive[client] = client.heard, now
+            return False
+        return now - since >= HUNG_S

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from cloud.api.upstream.client import VerifierClient
-from cloud.api.upstream.pool import FRESH_S, VerifierPool
+from cloud.api.upstream.pool import FRESH_S, HUNG_S, VerifierPool
 from shared.errors import ModelNotFound, Unavailable
 
 PATH = "/v1/completions"
@@ -44,7 +44,9 @@ async def pool(fleet: Fleet):
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(fleet.answer)) as http:
         clients = [VerifierClient(http, f"http://{host}") for host in ("a", "b")]
         clock: Callable[[], float] = lambda: fleet.now  # noqa: E731
-        yield VerifierPool(clients, probe_timeout_s=1, clock=clock)
+        made = VerifierPool(clients, probe_timeout_s=1, clock=clock)
+        yield made
+        await made.close()
 
 
 async def test_least_loaded_takes_the_request(fleet, pool):
@@ -91,27 +93,83 @@ async def test_a_new_model_is_found_before_the_list_is_old(fleet, pool):
     assert (await pool.find("new")).name == "new"
 
 
-async def test_a_verifier_that_does_not_answer_delays_one_request_only():
-    """While one request looks again, the others go by the list that is known."""
-    asked, answer = asyncio.Event(), asyncio.Event()
-    now = 0.0
+class Slow:
+    """A verifier that may leave its callers waiting until the client gives up."""
 
-    async def respond(request: httpx2.Request) -> httpx2.Response:
-        if now:
-            asked.set()
-            await answer.wait()
+    def __init__(self) -> None:
+        self.fault: type[httpx2.HTTPError] | None = None
+        self.wait: asyncio.Event | None = None
+        self.asked = asyncio.Event()
+        self.now = 0.0
+
+    async def answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path != "/v1/models":
+            return httpx2.Response(200, content=DONE)
+        self.asked.set()
+        if self.wait is not None:
+            await self.wait.wait()
+        if self.fault is not None:
+            raise self.fault("as told")
         return httpx2.Response(200, json={"data": [{"id": "m"}]})
 
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
-        pool = VerifierPool([VerifierClient(http, "http://a")], probe_timeout_s=60, clock=lambda: now)
-        await pool.models()
-        now = FRESH_S
-        looking = asyncio.create_task(pool.models())
-        await asyncio.wait_for(asked.wait(), 10)
-        assert [m.name for m in await asyncio.wait_for(pool.models(), 10)] == ["m"]
-        assert not looking.done()
-        answer.set()
-        assert [m.name for m in await looking] == ["m"]
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+async def slow_pool(slow: Slow):
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(slow.answer)) as http:
+        pool = VerifierPool([VerifierClient(http, "http://a")], probe_timeout_s=60, clock=lambda: slow.now)
+        yield pool
+        await pool.close()
+
+
+async def test_a_verifier_that_answers_late_delays_nobody(slow, slow_pool):
+    """While the list is fetched anew, requests go by the one that is known."""
+    await slow_pool.models()
+    slow.now, slow.wait = FRESH_S, asyncio.Event()
+    slow.asked.clear()
+    for _ in range(3):
+        assert [m.name for m in await asyncio.wait_for(slow_pool.models(), 10)] == ["m"]
+        await asyncio.wait_for(slow.asked.wait(), 10)
+    slow.wait.set()
+
+
+async def test_a_busy_verifier_is_not_taken_for_dead(slow, slow_pool):
+    """It takes the connection and does not answer in time: requests still go there, and health counts it."""
+    assert await slow_pool.reachable() == 1
+    slow.fault = httpx2.ReadTimeout
+    for _ in range(5):
+        slow.now += FRESH_S
+        assert await slow_pool.reachable() == 1
+        async with slow_pool.stream(PATH, {"model": "m"}) as pieces:
+            assert [piece async for piece in pieces]
+
+
+async def test_a_verifier_that_refuses_connections_is_gone_at_once(slow, slow_pool):
+    """Nothing listens any more."""
+    assert await slow_pool.reachable() == 1
+    slow.fault, slow.now = httpx2.ConnectError, FRESH_S
+    assert await slow_pool.reachable() == 0
+    with pytest.raises(Unavailable):
+        await slow_pool.models()
+
+
+async def test_a_verifier_that_hangs_is_given_up(slow, slow_pool):
+    """Nothing at all came from it for two minutes; a stream that goes on is a sign of life."""
+    assert await slow_pool.reachable() == 1
+    slow.fault = httpx2.ReadTimeout
+    for _ in range(3):
+        slow.now += HUNG_S * 0.9
+        assert await slow_pool.reachable() == 1
+        async with slow_pool.stream(PATH, {"model": "m"}) as pieces:
+            assert [piece async for piece in pieces]
+    slow.now += FRESH_S
+    assert await slow_pool.reachable() == 1
+    slow.now += HUNG_S
+    assert await slow_pool.reachable() == 0
 
 
 async def test_open_streams_are_counted_down_on_failure(pool):
