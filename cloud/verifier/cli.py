@@ -10,7 +10,7 @@ from shared.models.resolve import resolve
 
 from cloud.verifier import serve as serving
 from cloud.verifier import versions
-from cloud.verifier.settings import PluginSettings, rank_address
+from cloud.verifier.settings import PluginSettings, profile_file, rank_address
 from shared import fingerprint
 from shared.paths import default_draft_port
 
@@ -43,9 +43,22 @@ def serve(
     max_draft: Annotated[
         int, typer.Option(min=1, max=64, help="Most draft tokens that one step checks for one request.")
     ] = 8,
-    gather_ms: Annotated[
-        float, typer.Option(min=0, help="How long a step waits so that drafts on their way can share it.")
-    ] = 10.0,
+    wait_price: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="How dear waiting for drafts is: at 1 a step waits only while that brings more tokens per second, "
+            "below 1 also to save verifier time per token, at 0 for every draft that is expected.",
+        ),
+    ] = 0.5,
+    step_cost: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file of seconds by tokens per step. Read if it exists; else this machine is measured at "
+            "start-up and the file written.",
+            show_default="measured at each start",
+        ),
+    ] = None,
     draft_port_secret: Annotated[
         Path | None, typer.Option(help="File with the verifier's CURVE key pair; needed for tcp.")
     ] = None,
@@ -66,12 +79,15 @@ def serve(
     build, version = versions.check()
     on_gpu = build == "vllm"
     folder = resolve(model)
+    port = draft_port or default_draft_port()
     settings = PluginSettings(
-        draft_port=draft_port or default_draft_port(),
+        draft_port=port,
         model=Path(model).name if Path(model).is_dir() else model,
         fingerprint=fingerprint.fingerprint(folder),
         vocabulary=fingerprint.vocabulary(folder),
-        gather_ms=gather_ms,
+        wait_price=wait_price,
+        step_cost=str(step_cost.resolve() if step_cost else profile_file(port)),
+        step_cost_given=step_cost is not None,
         curve_secret=str(draft_port_secret) if draft_port_secret else None,
         curve_clients=str(draft_port_clients) if draft_port_clients else None,
     )

@@ -1,10 +1,13 @@
 """What the plugin is told: carried to the engine process in vLLM's `additional_config` under one key."""
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from shared.errors import ConfigError
+from shared.paths import runtime_dir
 
 CONFIG_KEY = "nexus"
 """Key in vLLM's `additional_config`."""
@@ -21,10 +24,15 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The target's tokenizer fingerprint."""
     vocabulary: int
     """Number of real token ids."""
-    gather_ms: float = 10.0
-    """When some requests have their drafts and others wait, how long the step waits so that they share it."""
+    wait_price: float = 0.5
+    """What a step's waiting for drafts costs, as a multiple of the tokens that the time could bring; 0 waits for every
+    draft that is expected."""
+    step_cost: str = ""
+    """File with the seconds of a step by its tokens, written at start-up; empty for none. Rank r > 0 adds -r."""
+    step_cost_given: bool = False
+    """The file is the operator's: what is in it is used, and measured only if it does not exist."""
     poll_ms: float = 20.0
-    """When every request waits, how often new requests and cancellations are looked at."""
+    """While a step waits, how often new requests and cancellations are looked at."""
     curve_secret: str | None = None
     """File with the verifier's CURVE key pair; required for tcp."""
     curve_clients: str | None = None
@@ -46,6 +54,11 @@ def from_additional_config(additional_config: Any) -> PluginSettings:
         return msgspec.convert(raw, PluginSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"additional_config[{CONFIG_KEY!r}] is wrong: {error}") from error
+
+
+def profile_file(draft_port: str) -> Path:
+    """Where a verifier keeps its own measurement: one file for each draft port, which no two can share."""
+    return runtime_dir() / f"step-cost-{hashlib.sha256(draft_port.encode()).hexdigest()[:12]}.json"
 
 
 def rank_address(draft_port: str, rank: int) -> str:

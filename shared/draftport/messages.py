@@ -62,6 +62,9 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Times that a stream sat out a step to wait for its draft."""
     hold_misses: int = 0
     """Holds that ended without a draft."""
+    lookup_scheduled: int = 0
+    """Of `scheduled`, those that the verifier's own prompt lookup drafted, where no node had anything."""
+    lookup_accepted: int = 0
 
 
 class Attached(PortMessage, frozen=True, kw_only=True, tag="attached"):

@@ -1,12 +1,22 @@
-"""All streams of one engine: takes messages from gateways, says what to draft or to wait for, counts."""
+"""All streams of one engine: takes messages from gateways, says what a step drafts or waits for, counts."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from cloud.verifier.drafts.line import Line
 from cloud.verifier.drafts.lookup import PromptLookup
-from cloud.verifier.drafts.stream import WAIT_LIMIT_S, Hold, Stream
+from cloud.verifier.drafts.stream import LOOKUP, TAPES_PER_STREAM, WAIT_LIMIT_S, Stream
 from cloud.verifier.drafts.tally import Tally
+from cloud.verifier.drafts.tape import Taken
+from cloud.verifier.policy.cost import StepCost
+from cloud.verifier.policy.response import Responses
+from cloud.verifier.policy.survival import LOOKUP_PRIOR, NODE_PRIOR, StreamSurvival, Survival, band
+from cloud.verifier.policy.waiting import best_wait
 from shared.draftport.messages import DropTape, Policy, PortDraft, Verified
+
+SOURCES = 4096
+"""Sources whose record is kept; the one not seen for longest is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,22 +28,39 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """The stream sits out, at most until `deadline` (monotonic seconds)."""
+class Plan:
+    """A step: what each stream verifies (those without an offer decode plainly), or until when to wait instead."""
 
-    deadline: float
+    offers: Mapping[str, Offer] = field(default_factory=dict)
+    until: float | None = None
+    """Monotonic seconds; a draft that comes earlier is reason to plan again."""
+
+
+@dataclass(slots=True)
+class _Source:
+    """What is known of whoever writes one tape, over all its streams."""
+
+    responses: Responses = field(default_factory=Responses)
+    survival: dict[int, Survival] = field(default_factory=dict)
+    """By band of temperatures."""
 
 
 class Book:
     """The draft side of the scheduler, without the engine: pure, driven by calls that carry the time."""
 
-    def __init__(self, *, vocabulary: int) -> None:
+    def __init__(self, *, vocabulary: int, cost: StepCost | None = None, wait_price: float = 1.0) -> None:
         """
         Args:
             vocabulary: number of real token ids. A larger id would index past the embedding and kill the engine.
+            cost: what a step costs on this machine.
+            wait_price: see `cloud.verifier.policy.waiting.best_wait`.
         """
         self._vocabulary = vocabulary
+        self.cost = cost or StepCost()
+        self._wait_price = wait_price
         self._streams: dict[str, Stream] = {}
+        self._bands: dict[str, int] = {}
+        self._sources: OrderedDict[str, _Source] = OrderedDict()
         self.tally = Tally()
 
     def __contains__(self, stream: str) -> bool:
@@ -42,15 +69,21 @@ class Book:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def open(self, stream: str, gateway: str, committed: Sequence[int]) -> None:
+    def open(self, stream: str, gateway: str, committed: Sequence[int], temperature: float = 0.0) -> None:
         """Begins a stream; `committed` is the engine's own growing list of all its tokens."""
+        self._bands[stream] = band(temperature)
         self._streams[stream] = Stream(
-            stream=stream, gateway=gateway, committed=committed, lookup=PromptLookup(list(committed))
+            stream=stream,
+            gateway=gateway,
+            committed=committed,
+            lookup=PromptLookup(list(committed)),
+            guesser=StreamSurvival(self._survival(LOOKUP, self._bands[stream])),
         )
 
     def close(self, stream: str) -> None:
         """Ends a stream and forgets its tapes."""
         self._streams.pop(stream, None)
+        self._bands.pop(stream, None)
 
     def gateway(self, stream: str) -> str:
         return self._streams[stream].gateway
@@ -58,7 +91,7 @@ class Book:
     def committed(self, stream: str) -> Sequence[int]:
         return self._streams[stream].committed
 
-    def receive(self, message: PortDraft | DropTape | Policy) -> None:
+    def receive(self, message: PortDraft | DropTape | Policy, now: float) -> None:
         """Takes a gateway's message in; what breaks a rule is counted and dropped."""
         if isinstance(message, PortDraft):
             self.tally.messages += 1
@@ -70,39 +103,60 @@ class Book:
             return
         match message:
             case PortDraft():
-                if not self._valid(message):
-                    self.tally.invalid += len(message.tokens)
-                    return
-                self.tally.lost(stream.write(message.tape, message.epoch, message.pos, message.tokens))
+                self._draft(stream, message, now)
             case DropTape():
-                stream.tapes.pop(message.tape, None)
+                stream.lines.pop(message.tape, None)
             case Policy():
                 stream.wait_s = min(max(0.0, message.wait_ms / 1000), WAIT_LIMIT_S)
                 stream.k = max(0, message.k)
 
-    def _valid(self, message: PortDraft) -> bool:
-        return message.pos >= 0 and all(0 <= token < self._vocabulary for token in message.tokens)
+    def _draft(self, stream: Stream, message: PortDraft, now: float) -> None:
+        if message.pos < 0 or not all(0 <= token < self._vocabulary for token in message.tokens):
+            self.tally.invalid += len(message.tokens)
+            return
+        line = stream.lines.get(message.tape)
+        if line is None:
+            if len(stream.lines) >= TAPES_PER_STREAM:
+                self.tally.lost({Taken.OVERFLOW: len(message.tokens)})
+                return
+            survival = StreamSurvival(self._survival(message.tape, self._bands[stream.stream]))
+            line = stream.lines[message.tape] = Line(survival, self._sources[message.tape].responses)
+        self.tally.lost(stream.write(line, message.epoch, message.pos, message.tokens, now))
 
-    def next(self, stream: str, limit: int, now: float) -> Offer | Wait | None:
-        """What the stream does in the coming step: verify a draft, sit out, or decode plainly.
+    def _survival(self, name: str, temperature: int) -> Survival:
+        source = self._sources.setdefault(name, _Source())
+        self._sources.move_to_end(name)
+        if len(self._sources) > SOURCES:
+            self._sources.popitem(last=False)
+        prior = LOOKUP_PRIOR if name == LOOKUP else NODE_PRIOR
+        return source.survival.setdefault(temperature, Survival(prior))
+
+    def plan(self, limits: Mapping[str, int], others: int, now: float) -> Plan:
+        """What the coming step does.
 
         Args:
-            stream: an open stream whose prompt has been computed.
-            limit: most draft tokens that the request may still take.
+            limits: for each stream that can take a draft, the most tokens of one.
+            others: tokens that the step computes besides (prefill, requests without a stream).
             now: monotonic seconds.
         """
-        state = self._streams[stream]
-        best = state.draft(limit)
-        match state.hold(len(best[1]) if best else 0, limit, now):
-            case Hold.WAIT:
-                if state.first_hold_here():
+        streams = [self._streams[name] for name in limits]
+        drafts = [stream.draft(limits[stream.stream]) for stream in streams]
+        outlooks = [
+            stream.outlook(draft, limits[stream.stream], now) for stream, draft in zip(streams, drafts, strict=True)
+        ]
+        wait, step = best_wait(outlooks, others, self.cost, self._wait_price)
+        if wait > 0:
+            for stream, outlook in zip(streams, outlooks, strict=True):
+                if outlook.first_in is not None and outlook.first_in <= wait and not stream.held:
+                    stream.held = True
                     self.tally.holds += 1
-                return Wait(state.deadline)
-            case Hold.MISSED:
-                self.tally.hold_misses += 1
-            case Hold.NO:
-                pass
-        return Offer(best[1], best[0]) if best else None
+            return Plan(until=now + wait)
+        offers = {}
+        for stream, draft, length in zip(streams, drafts, step.lengths, strict=True):
+            self.tally.hold_misses += stream.hold_over()
+            if draft and length:
+                offers[stream.stream] = Offer(list(draft.tokens[:length]), draft.source)
+        return Plan(offers)
 
     def commit(
         self,
@@ -123,6 +177,9 @@ class Book:
         self.tally.scheduled += drafted
         self.tally.accepted += verdict.accepted
         self.tally.rejected += drafted - verdict.accepted
+        if source == LOOKUP:
+            self.tally.lookup_scheduled += drafted
+            self.tally.lookup_accepted += verdict.accepted
         return Verified(
             stream=stream,
             pos=pos,

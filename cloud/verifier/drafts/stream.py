@@ -1,17 +1,16 @@
-"""One stream as the verifier sees it: its tapes, and whether it is worth waiting for a draft."""
+"""One stream as the verifier sees it: its tapes, what can be drafted now, and what may be waited for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
+from cloud.verifier.drafts.line import Line
 from cloud.verifier.drafts.lookup import PromptLookup, agreement
-from cloud.verifier.drafts.tape import Taken, Tape
+from cloud.verifier.drafts.tape import Taken
+from cloud.verifier.policy.survival import StreamSurvival, expected
+from cloud.verifier.policy.waiting import Outlook
 
 MISSES_UNTIL_NO_HOLD = 2
-"""Holds in a row that ended without a draft; after them the stream waits no more until a draft is in time."""
-REJECTIONS_UNTIL_NO_HOLD = 6
-"""Holds in a row whose draft was wrong from its first token on; after them the stream waits no more until a draft is
-right. More than a poor node has by chance; a node that sends garbage just in time would cost a hold per token."""
+"""Holds in a row that ended with nothing new; after them the stream waits no more for a while."""
 WAIT_LIMIT_S = 10.0
 """Longest hold, whatever a gateway asks for: a stream must not stand still for a draft that never comes."""
 RETRY_AFTER = 16
@@ -20,15 +19,17 @@ node that was slow for a moment is found again, and a dead one costs a hold in a
 RETRY_DOUBLINGS = 4
 TAPES_PER_STREAM = 16
 """More tapes than this are refused; the gateway's setting `tapes_per_stream` goes so far."""
+LOOKUP = "lookup"
+"""Source of drafts by prompt lookup, in place of a tape's name."""
 
 
-class Hold(Enum):
-    """Whether a stream sits this step out."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens for a stream's next positions, and the chance of each to be accepted with all before it."""
 
-    NO = "no"
-    WAIT = "wait"
-    MISSED = "missed"
-    """The wait for the current position is over, for the first time."""
+    tokens: Sequence[int]
+    chances: Sequence[float]
+    source: str
 
 
 @dataclass(slots=True)
@@ -49,95 +50,106 @@ class Stream:
     committed: Sequence[int]
     """All tokens so far: the engine's own list, which grows."""
     lookup: PromptLookup
+    guesser: StreamSurvival
+    """How good prompt lookup is here."""
     wait_s: float = 0.0
     k: int = 1 << 30
-    tapes: dict[str, Tape] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
     misses: int = 0
-    rejections: int = 0
     committed_at: float | None = None
     """When the last token was committed; none until the first output token."""
+    held: bool = False
+    """Whether a step waits for this stream's draft, and nothing new has come since."""
     _retry_at: int = 0
     """Number of tokens from which on the stream may wait again."""
-    _missed_here: bool = False
-    _held_here: bool = False
 
-    def write(self, tape: str, epoch: int, pos: int, tokens: Sequence[int]) -> dict[Taken, int]:
+    def write(self, line: Line, epoch: int, pos: int, tokens: Sequence[int], now: float) -> dict[Taken, int]:
         """Takes a draft in; see `Tape.write`."""
-        known = self.tapes.get(tape)
-        if known is None:
-            if len(self.tapes) >= TAPES_PER_STREAM:
-                return {Taken.OVERFLOW: len(tokens)}
-            known = self.tapes[tape] = Tape()
-        return known.write(epoch, pos, tokens, self.committed)
+        lost = line.write(epoch, pos, tokens, self.committed, self.committed_at or now, now)
+        if self.held and sum(lost.values()) < len(tokens):
+            self.held, self.misses = False, 0
+        return lost
 
-    def draft(self, limit: int) -> tuple[str, list[int]] | None:
-        """The best draft for the next positions: the longest of all tapes, up to `limit` and `k`."""
+    def draft(self, limit: int) -> Draft | None:
+        """The draft that promises most among the tapes, else prompt lookup's; at most `limit` and `k` tokens."""
         limit, pos = min(limit, self.k), len(self.committed)
-        best = max(
-            ((name, tape.peek(pos, limit)) for name, tape in self.tapes.items()),
-            key=lambda item: len(item[1]),
-            default=None,
+        best: Draft | None = None
+        for name, line in self.lines.items():
+            if tokens := line.tape.peek(pos, limit):
+                draft = Draft(tokens, line.survival.chances(len(tokens)), name)
+                if best is None or expected(draft.chances) > expected(best.chances):
+                    best = draft
+        if best is None and limit > 0 and (guess := self.lookup.guess(limit)):
+            best = Draft(guess, self.guesser.chances(len(guess)), LOOKUP)
+        return best
+
+    def outlook(self, draft: Draft | None, limit: int, now: float) -> Outlook:
+        """What is there and what may be waited for.
+
+        Args:
+            draft: what `draft` gave.
+            limit: most draft tokens that the request may still take.
+            now: monotonic seconds.
+        """
+        chances = draft.chances if draft else ()
+        limit = min(limit, self.k)
+        if self.committed_at is None or self.wait_s <= 0 or len(self.committed) < self._retry_at:
+            return Outlook(now=chances)
+        patience = self.committed_at + self.wait_s - now
+        line = self.lines.get(draft.source) if draft else None
+        if line is None:
+            soonest = min(
+                ((due, name) for name, each in self.lines.items() if (due := each.first_in(now)) is not None),
+                default=None,
+            )
+            if soonest is None:
+                return Outlook(now=chances)
+            line = self.lines[soonest[1]]
+        first_in, have = line.first_in(now), len(line.tape.peek(len(self.committed), limit))
+        if first_in is None or have >= limit or patience <= 0:
+            return Outlook(now=chances)
+        return Outlook(
+            now=chances,
+            later=line.survival.chances(limit),
+            have=have,
+            first_in=max(first_in, 1e-4),
+            spacing=line.responses.spacing,
+            patience=patience,
         )
-        return best if best and best[1] else None
 
-    def hold(self, have: int, limit: int, now: float) -> Hold:
-        """Whether to sit out this step because a longer draft than `have` tokens is expected soon."""
-        if have >= min(limit, self.k) or self.wait_s <= 0 or self.committed_at is None:
-            return Hold.NO
-        barren = not have or self.rejections >= REJECTIONS_UNTIL_NO_HOLD
-        if barren and len(self.committed) < self._retry_at:
-            return Hold.NO
-        if now < self.deadline:
-            return Hold.WAIT
-        if have or self._missed_here:
-            return Hold.NO
-        self._missed_here = True
-        self.misses += 1
-        self._pause(self.misses - MISSES_UNTIL_NO_HOLD)
-        return Hold.MISSED
-
-    def _pause(self, beyond: int) -> None:
-        """Waits no more for a while, which is longer the further `beyond` the bound a count is; nothing below it."""
-        if beyond >= 0:
-            self._retry_at = len(self.committed) + RETRY_AFTER * 2 ** min(beyond, RETRY_DOUBLINGS)
-
-    def first_hold_here(self) -> bool:
-        """True once per position, for counting."""
-        first, self._held_here = not self._held_here, True
-        return first
-
-    @property
-    def deadline(self) -> float:
-        """Until when the stream may sit out."""
-        return (self.committed_at or 0.0) + self.wait_s
+    def hold_over(self) -> bool:
+        """Ends a hold; true if nothing came in it."""
+        missed, self.held = self.held, False
+        if missed:
+            self.misses += 1
+            beyond = self.misses - MISSES_UNTIL_NO_HOLD
+            if beyond >= 0:
+                self._retry_at = len(self.committed) + RETRY_AFTER * 2 ** min(beyond, RETRY_DOUBLINGS)
+        return missed
 
     def commit(self, pos: int, tokens: Sequence[int], draft: Sequence[int], source: str | None, now: float) -> Verdict:
         """Moves past a step's tokens.
+
+        Every line is compared with them, whoever drafted: what a source is worth is known without verifying it.
 
         Args:
             pos: position of `tokens[0]`.
             tokens: what the step committed, after stopping rules cut it.
             draft: tokens that the step checked. The tape may have been written to since they were taken from it.
-            source: tape they came from.
+            source: tape they came from, or `LOOKUP`.
             now: monotonic seconds.
         """
-        baseline = agreement(self.lookup.guess(len(tokens)), tokens)
+        guess = self.lookup.guess(len(tokens))
+        baseline = agreement(guess, tokens)
+        if guess:
+            self.guesser.observe(baseline, mismatch=baseline < len(guess))
         self.lookup.extend(tokens)
-        tape = self.tapes.get(source) if source is not None else None
+        drafter = self.lines.get(source) if source is not None else None
+        epoch = drafter.tape.epoch if drafter else -1
+        for line in self.lines.values():
+            line.commit(pos, tokens, now)
         accepted = agreement(draft, tokens)
-        epoch = tape.epoch if tape else -1
-        for each in self.tapes.values():
-            each.commit(pos, tokens)
         if accepted:
-            self.misses = self.rejections = self._retry_at = 0
-        elif draft:
-            self.misses = 0
-            if self._held_here:
-                self.rejections += 1
-            if self.rejections < REJECTIONS_UNTIL_NO_HOLD:
-                self._retry_at = 0
-            elif self._held_here:
-                self._pause(self.rejections - REJECTIONS_UNTIL_NO_HOLD)
-        self.committed_at = now
-        self._missed_here = self._held_here = False
+            self.misses = self._retry_at = 0
+        self.committed_at, self.held = now, False
         return Verdict(accepted=accepted, baseline=baseline, epoch=epoch)

@@ -25,6 +25,8 @@ class Tally:
     request_steps: int = 0
     holds: int = 0
     hold_misses: int = 0
+    lookup_scheduled: int = 0
+    lookup_accepted: int = 0
 
     def lost(self, lost: dict[Taken, int]) -> None:
         """Adds tokens that a tape did not keep."""

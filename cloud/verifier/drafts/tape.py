@@ -96,6 +96,11 @@ class Tape:
         """Up to `limit` guesses for the positions from `pos` on."""
         return self.tokens[:limit] if self.start == pos else []
 
+    def contradicted(self, epoch: int) -> bool:
+        """Whether the target has chosen otherwise than this epoch guessed."""
+        return epoch <= self._dead
+
     def disprove(self) -> None:
+        """The target chose otherwise: what is left of the epoch is worthless."""
         self._dead = max(self._dead, self.epoch)
         self.tokens = []

@@ -17,7 +17,8 @@ from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from cloud.verifier.drafts.book import Book, Offer, Wait
+from cloud.verifier.drafts.book import Book, Offer
+from cloud.verifier.engine.profile import read_profile
 from cloud.verifier.port.curve import Curve
 from cloud.verifier.port.server import PortServer
 from cloud.verifier.sampling.extras import extras_of
@@ -43,10 +44,11 @@ class DraftScheduler(Scheduler):
         super().__init__(vllm_config, *args, **kwargs)
         settings = from_additional_config(vllm_config.additional_config)
         rank = vllm_config.parallel_config.data_parallel_index
-        self._gather_s = settings.gather_ms / 1000
         self._poll_s = settings.poll_ms / 1000
         self._engine_seed = vllm_config.model_config.seed
-        self._book = Book(vocabulary=settings.vocabulary)
+        self._book = Book(
+            vocabulary=settings.vocabulary, cost=read_profile(settings, rank), wait_price=settings.wait_price
+        )
         curve = None
         if settings.curve_secret and settings.curve_clients:
             curve = Curve(Path(settings.curve_secret), Path(settings.curve_clients))
@@ -78,7 +80,8 @@ class DraftScheduler(Scheduler):
         if stream is None or gateway is None or request.request_id in self._streams or stream in self._book:
             return
         self._streams[request.request_id] = stream
-        self._book.open(stream, gateway, request.all_token_ids)
+        params = request.sampling_params
+        self._book.open(stream, gateway, request.all_token_ids, params.temperature if params else 0.0)
         self._port.opened(stream, gateway)
         self._publish_opened(request, stream)
 
@@ -137,76 +140,65 @@ class DraftScheduler(Scheduler):
         return output
 
     def _receive(self) -> None:
+        now = time.monotonic()
         for message in self._port.mailbox.drain():
             if not isinstance(message, Resync):
-                self._book.receive(message)
+                self._book.receive(message, now)
                 continue
             for request_id, stream in self._streams.items():
                 if stream == message.stream:
                     self._publish_opened(self.requests[request_id], stream)
 
     def _offer_or_wait(self) -> None:
-        """Gives each decoding request its draft, or lets it sit out this step."""
+        """Gives each decoding request its draft, at once or, where that pays, when more of them have come.
+
+        Waiting goes on over several calls: new requests and cancellations come in outside this method, so that it
+        returns now and then with nobody to run.
+        """
         began = time.monotonic()
         self._offers.clear()
-        waiting: dict[str, tuple[Request, Wait]] = {}
-        plain = len(self.waiting) > 0
+        ready = {}
+        others = sum(self._prefill(request) for request in self.waiting)
         for request in self.running:
             request.spec_token_ids = []
-            plain |= not self._consider(request, waiting)
-        while waiting:
-            # Somebody can run: wait only so long that late drafts share this step. Nobody can: wait for the first
-            # draft, but look up now and then, since new requests and cancellations come in outside this method.
-            runnable = plain or bool(self._offers)
-            limit = min(
-                began + (self._gather_s if runnable else self._poll_s),
-                min(wait.deadline for _, wait in waiting.values()) if not runnable else float("inf"),
-            )
-            # The clock first: with many streams, messages lie ready at every look.
-            if (left := limit - time.monotonic()) <= 0 or not self._port.mailbox.wait(left):
-                now = time.monotonic()
-                if not runnable and any(wait.deadline <= now for _, wait in waiting.values()):
-                    self._reconsider(waiting)
+            if limit := self._limit(request):
+                ready[self._streams[request.request_id]] = (request, limit)
+            else:
+                others += self._prefill(request)
+        limits = {stream: limit for stream, (_, limit) in ready.items()}
+        while True:
+            now = time.monotonic()
+            plan = self._book.plan(limits, others, now)
+            if plan.until is None:
                 break
-            self._receive()
-            plain |= self._reconsider(waiting)
-        for request, _ in waiting.values():
-            # `current_step` is increased at the start of `schedule`, so this one is skipped and the next is not.
-            request.next_decode_eligible_step = self.current_step + 2
+            if now >= began + self._poll_s:
+                for request, _ in ready.values():
+                    # `current_step` is increased at the start of `schedule`: this one is skipped, the next is not.
+                    request.next_decode_eligible_step = self.current_step + 2
+                return
+            if self._port.mailbox.wait(min(plan.until, began + self._poll_s) - now):
+                self._receive()
+        self._offers = {ready[stream][0].request_id: offer for stream, offer in plan.offers.items()}
         if self._offers:
             super().update_draft_token_ids(
                 DraftTokenIds(list(self._offers), [offer.tokens for offer in self._offers.values()])
             )
 
-    def _reconsider(self, waiting: dict[str, tuple[Request, Wait]]) -> bool:
-        """Looks at those that wait again; true if one of them decodes plainly now."""
-        plain = False
-        for request, _ in list(waiting.values()):
-            del waiting[request.request_id]
-            plain |= not self._consider(request, waiting)
-        return plain
-
-    def _consider(self, request: Request, waiting: dict[str, tuple[Request, Wait]]) -> bool:
-        """Notes what one request does in this step; false if it decodes plainly or prefills."""
-        stream = self._streams.get(request.request_id)
-        if stream is None or request.is_prefill_chunk or request.num_output_tokens == 0:
-            return False
-        limit = min(
+    def _limit(self, request: Request) -> int:
+        """Most draft tokens that the request can take in this step; 0 if it prefills, ends or is nobody's stream."""
+        if request.request_id not in self._streams or request.is_prefill_chunk or request.num_output_tokens == 0:
+            return 0
+        limit: int = min(
             self.num_spec_tokens,
             self.max_model_len - request.num_tokens - 1,
             request.max_tokens - request.num_output_tokens - 1,
         )
-        if limit <= 0:
-            return False
-        match self._book.next(stream, limit, time.monotonic()):
-            case Offer() as offer:
-                self._offers[request.request_id] = offer
-                return True
-            case Wait() as wait:
-                waiting[request.request_id] = (request, wait)
-                return True
-            case None:
-                return False
+        return max(limit, 0)
+
+    def _prefill(self, request: Request) -> int:
+        """Tokens that a request without a draft adds to a step, roughly: one, or a part of its prompt."""
+        left: int = min(request.num_tokens - request.num_computed_tokens, self.max_num_scheduled_tokens)
+        return max(1, left)
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """The engine's own call after a step, with its proposer's drafts: there are none."""
@@ -221,6 +213,7 @@ class DraftScheduler(Scheduler):
         }
         outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
         now = time.monotonic()
+        self._learn(scheduler_output, before, now - self._step_began)
         self._book.tally.steps += any(request.num_tokens > length for request, length in before.values())
         for request_id, (request, length) in before.items():
             stream = self._streams.get(request_id)
@@ -246,6 +239,13 @@ class DraftScheduler(Scheduler):
         if before:
             self._port.counts = self._book.tally.snapshot()
         return outputs
+
+    def _learn(self, output: SchedulerOutput, before: dict[str, tuple[Request, int]], seconds: float) -> None:
+        """Takes a step's duration as evidence of what steps cost, if all of it was decoding."""
+        scheduled = output.num_scheduled_tokens
+        drafted = output.scheduled_spec_decode_tokens
+        if before and all(count == 1 + len(drafted.get(name, ())) for name, count in scheduled.items()):
+            self._book.cost.observe(output.total_num_scheduled_tokens, seconds)
 
 
 def _stream_of(request: Request) -> tuple[str | None, str | None]:

@@ -1,6 +1,7 @@
 """The workers that vLLM starts: its own, with the sampler replaced once the model runner exists.
 
-Hook: `init_device` of `vllm.v1.worker.gpu_worker.Worker` and `cpu_worker.CPUWorker` (0.32), first model runner only.
+Hooks: `init_device` and `compile_or_warm_up_model` of `vllm.v1.worker.gpu_worker.Worker` and `cpu_worker.CPUWorker`
+(0.32), first model runner only.
 """
 
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from vllm.v1.worker.cpu_worker import CPUWorker
 from vllm.v1.worker.gpu_worker import Worker
 
+from cloud.verifier.engine.profile import profile
 from cloud.verifier.engine.sampler import install
 from shared.errors import EngineError
 
@@ -28,6 +30,11 @@ class CoupledCPUWorker(CPUWorker):
         super().init_device()
         _couple(self)
 
+    def compile_or_warm_up_model(self) -> Any:
+        times = super().compile_or_warm_up_model()
+        profile(self)
+        return times
+
 
 class CoupledGPUWorker(Worker):
     """vLLM's GPU worker, sampling by coupling."""
@@ -35,3 +42,8 @@ class CoupledGPUWorker(Worker):
     def init_device(self) -> None:
         super().init_device()
         _couple(self)
+
+    def compile_or_warm_up_model(self) -> Any:
+        times = super().compile_or_warm_up_model()
+        profile(self)
+        return times

@@ -1,4 +1,4 @@
-"""How long a step waits for drafts: the scheduler's own loop, without an engine behind it."""
+"""How a step waits for drafts: the scheduler's own loop, without an engine behind it."""
 
 import time
 from types import SimpleNamespace
@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from cloud.verifier.drafts.book import Book
+from cloud.verifier.policy.cost import StepCost
 from shared.draftport.messages import Policy, PortDraft
 
 pytest.importorskip("vllm")
 
 from cloud.verifier.engine.scheduler import DraftScheduler
 
-GATHER_S = 0.01
-HOLD_S = 2.0
+POLL_S = 0.02
+STEP_S = 5.0
+"""Seconds of a step on the machine that is played: waiting for a draft in a second pays."""
 
 
 class BusyMailbox:
@@ -27,10 +29,9 @@ class BusyMailbox:
         return [PortDraft(stream="another", tape="t", epoch=0, pos=1, tokens=(1,))]
 
 
-def request(name: str) -> Any:
-    return SimpleNamespace(
-        request_id=name, is_prefill_chunk=False, num_output_tokens=1, num_tokens=4, max_tokens=100, spec_token_ids=[]
-    )
+def request(name: str, **fields: Any) -> Any:
+    plain = {"num_output_tokens": 2, "num_tokens": 5, "num_computed_tokens": 4, "max_tokens": 100}
+    return SimpleNamespace(**{"request_id": name, "is_prefill_chunk": False, "spec_token_ids": []} | plain | fields)
 
 
 def scheduler(book: Book, streams: dict[str, str], *requests: Any) -> Any:
@@ -38,40 +39,62 @@ def scheduler(book: Book, streams: dict[str, str], *requests: Any) -> Any:
     made.running, made.waiting = list(requests), []
     made._book, made._streams, made._offers = book, streams, {}
     made._port = SimpleNamespace(mailbox=BusyMailbox())
-    made._gather_s, made._poll_s = GATHER_S, 0.02
+    made._poll_s, made.max_num_scheduled_tokens = POLL_S, 64
     made.num_spec_tokens, made.max_model_len, made.current_step = 4, 1000, 7
     return made
 
 
-def waiting_stream(book: Book, name: str, since: float) -> None:
+def waiting_stream(book: Book, name: str) -> None:
+    """A stream whose node answers a divergence within half a second, and has just been called."""
+    now = time.monotonic() - 10
     committed = [1, 2, 3]
     book.open(name, "gateway", committed)
-    book.receive(Policy(stream=name, wait_ms=HOLD_S * 1000, k=4))
-    committed.append(4)
-    book.commit(name, 3, [4], draft=(), source=None, step=1, step_ms=1.0, now=since)
+    book.receive(Policy(stream=name, wait_ms=10_000, k=4), now)
+    for epoch in range(6):
+        pos = len(committed)
+        book.receive(PortDraft(stream=name, tape="t", epoch=epoch, pos=pos, tokens=(9,)), now)
+        committed.append(100 + pos)
+        now = now + 1.5 if epoch < 5 else time.monotonic()
+        book.commit(name, pos, committed[pos:], draft=(), source=None, step=1, step_ms=1.0, now=now)
+        now += 0.5
 
 
-def test_others_wait_no_longer_than_the_gathering_time() -> None:
-    """However many messages arrive meanwhile: the one that waits sits this step out and the others go on."""
-    book = Book(vocabulary=10)
-    began = time.monotonic()
-    waiting_stream(book, "s", began)
+def book() -> Book:
+    return Book(vocabulary=1000, cost=StepCost({1: STEP_S, 16: STEP_S}), wait_price=0.0)
+
+
+def test_while_it_waits_the_engine_is_let_in_now_and_then() -> None:
+    """New requests and cancellations come in between two calls, however many messages arrive meanwhile."""
+    plan = book()
+    waiting_stream(plan, "s")
     one = request("waits")
-    scheduler(book, {"waits": "s"}, one, request("plain"))._offer_or_wait()
-    assert time.monotonic() - began < HOLD_S / 2
-    assert one.next_decode_eligible_step == 9
-
-
-def test_a_stream_whose_hold_ends_is_not_held_up_by_another_that_waits() -> None:
-    """It decodes plainly from then on, and counts among those that can run."""
-    book = Book(vocabulary=10)
     began = time.monotonic()
-    waiting_stream(book, "over", began - HOLD_S + 0.005)
-    waiting_stream(book, "s", began)
-    over, one = request("over"), request("waits")
-    made = scheduler(book, {"over": "over", "waits": "s"}, over, one)
-    made._poll_s = HOLD_S
-    made._offer_or_wait()
-    assert time.monotonic() - began < HOLD_S / 2
+    scheduler(plan, {"waits": "s"}, one)._offer_or_wait()
+    assert POLL_S <= time.monotonic() - began < 1.0
     assert one.next_decode_eligible_step == 9
-    assert not hasattr(over, "next_decode_eligible_step")
+
+
+@pytest.mark.parametrize("other", ["plain", "prefill", "new"])
+def test_nobody_waits_while_others_can_run(other: str) -> None:
+    """A request without a stream, a prompt under way and a request that has just come go first."""
+    plan = book()
+    waiting_stream(plan, "s")
+    one = request("waits")
+    made = scheduler(plan, {"waits": "s"}, one)
+    if other == "new":
+        made.waiting = [request("new", num_tokens=50, num_computed_tokens=0)]
+    else:
+        made.running.append(request(other, is_prefill_chunk=other == "prefill"))
+    made._offer_or_wait()
+    assert not hasattr(one, "next_decode_eligible_step")
+    assert not made._offers
+
+
+def test_a_request_takes_no_more_draft_than_it_has_room_for() -> None:
+    """Neither beyond its own limit nor beyond the model's length; the bonus token needs a place too."""
+    made = scheduler(book(), {"r": "s"})
+    assert made._limit(request("r")) == 4
+    assert made._limit(request("r", max_tokens=5)) == 2
+    assert made._limit(request("r", num_tokens=998)) == 1
+    assert made._limit(request("r", max_tokens=3)) == 0
+    assert made._limit(request("another's")) == 0

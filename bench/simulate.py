@@ -1,0 +1,269 @@
+"""The verifier's own policy in virtual time: traced nodes, a table of step costs, no model.
+
+Everything that decides (tapes, survival, slots, waiting) is the product's code, `cloud.verifier.drafts.book`; only the
+forward pass is replaced by its duration and the recorded answer. It serves two questions that no machine at hand can
+answer: what a GPU with a known step-cost table would gain at many streams, and how a change of policy does in all cells
+at once, in seconds.
+"""
+
+import argparse
+import heapq
+import itertools
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloud.verifier.drafts.book import Book
+from cloud.verifier.policy.cost import StepCost
+from shared.draftport.messages import Policy, PortDraft
+
+HERE = Path(__file__).resolve().parent
+VOCABULARY = 1 << 20
+WRONG = VOCABULARY - 1
+"""A token that no answer holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One recorded answer: the target's tokens and what the draft model guesses at each, given those before it."""
+
+    tokens: Sequence[int]
+    guesses: Sequence[int]
+    runners_up: Sequence[int] = ()
+    margins: Sequence[float] = ()
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A node and the way to it."""
+
+    rtt_s: float
+    per_token_s: float
+    """Seconds per drafted token of one stream; streams are batched."""
+    ahead: int = 32
+    dies_after_s: float = float("inf")
+    late_by_s: float = 0.0
+    """Added to every draft."""
+    candidates: int = 1
+    branch: int = 8
+    """Tokens of a second candidate behind its branch."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    busy_s: float = 0.0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    speeds: list[float] = field(default_factory=list)
+    """Tokens per second of each request, after its first token."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """A node's guessing for one stream."""
+
+    answer: Answer
+    known: int
+    """Committed tokens that the node knows of."""
+    next: int
+    epoch: int = 0
+    right: bool = True
+    """All guesses from `known` on are the target's, so far."""
+    generation: int = 0
+    """Drafting steps under way of an older one are void."""
+    branch: tuple[int, int] | None = None
+    branch_epoch: int = 0
+
+
+class World:
+    """Events in virtual time around one verifier."""
+
+    def __init__(
+        self,
+        answers: Sequence[Answer],
+        concurrency: int,
+        requests: int,
+        profile: Mapping[int, float],
+        link: Link | None,
+        *,
+        k: int = 8,
+        price: float = 1.0,
+        wait_s: float = 10.0,
+    ) -> None:
+        self._answers = answers
+        self._cost = StepCost(profile)
+        self._book = Book(vocabulary=VOCABULARY, cost=StepCost(profile), wait_price=price)
+        self._link = link
+        self._k, self._wait_s = k, wait_s
+        self._requests = iter(range(requests))
+        self._concurrency = concurrency
+        self._now = 0.0
+        self._order = itertools.count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._committed: dict[str, list[int]] = {}
+        self._running: dict[str, tuple[Answer, float]] = {}
+        self._lines: dict[str, _Line] = {}
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Until every request is answered."""
+        for _ in range(self._concurrency):
+            self._start()
+        while self._running:
+            self._deliver()
+            limits = {
+                name: min(self._k, len(answer.tokens) - len(self._committed[name]) - 1)
+                for name, (answer, _) in self._running.items()
+            }
+            ready = {name: limit for name, limit in limits.items() if limit > 0}
+            plan = self._book.plan(ready, len(limits) - len(ready), self._now)
+            if plan.until is not None:
+                self._now = min(plan.until, self._events[0][0] if self._events else plan.until)
+                continue
+            slots = sum(len(offer.tokens) for offer in plan.offers.values())
+            seconds = self._cost.seconds(len(self._running) + slots)
+            self._now += seconds
+            self.outcome.busy_s += seconds
+            self.outcome.steps += 1
+            # What came during the forward pass is received after it, as in the engine.
+            for name in list(self._running):
+                offer = plan.offers.get(name)
+                self._commit(name, offer.tokens if offer else (), offer.source if offer else None, seconds)
+        self.outcome.seconds = self._now
+        return self.outcome
+
+    def _start(self) -> None:
+        index = next(self._requests, None)
+        if index is None:
+            return
+        name = f"s{index}"
+        answer = self._answers[index % len(self._answers)]
+        committed = self._committed[name] = [answer.tokens[0]]
+        self._book.open(name, "g", committed, answer.temperature)
+        self._book.receive(Policy(stream=name, wait_ms=self._wait_s * 1000, k=self._k), self._now)
+        self._book._streams[name].committed_at = self._now
+        self._running[name] = (answer, self._now)
+        if self._link is not None:
+            self._lines[name] = _Line(answer, 1, 1)
+            self._at(self._now + self._link.rtt_s / 2, lambda: self._draft(name, 0))
+
+    def _commit(self, name: str, draft: Sequence[int], source: str | None, seconds: float) -> None:
+        answer, began = self._running[name]
+        committed = self._committed[name]
+        pos = len(committed)
+        accepted = 0
+        while accepted < len(draft) and draft[accepted] == answer.tokens[pos + accepted]:
+            accepted += 1
+        tokens = list(answer.tokens[pos : pos + accepted + 1])
+        committed += tokens
+        self._book.commit(name, pos, tokens, draft=draft, source=source, step=0, step_ms=seconds * 1000, now=self._now)
+        out = self.outcome
+        out.tokens += len(tokens)
+        out.drafted += len(draft)
+        out.accepted += accepted
+        if len(committed) == len(answer.tokens):
+            out.speeds.append((len(committed) - 1) / (self._now - began))
+            self._book.close(name)
+            del self._running[name]
+            self._lines.pop(name, None)
+            self._start()
+        elif self._link is not None:
+            end = len(committed)
+            self._at(self._now + self._link.rtt_s / 2, lambda: self._advance(name, end))
+
+    # --- the node ----------------------------------------------------------------------------
+
+    def _at(self, when: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._order), what))
+
+    def _deliver(self) -> None:
+        while self._events and self._events[0][0] <= self._now:
+            when, _, what = heapq.heappop(self._events)
+            present, self._now = self._now, when
+            what()
+            self._now = present
+
+    def _draft(self, name: str, generation: int) -> None:
+        """One token is begun; it is there after a token's time, and at the verifier after the way."""
+        line = self._lines.get(name)
+        link = self._link
+        assert link is not None
+        if line is None or line.generation != generation or self._now > link.dies_after_s:
+            return
+        if line.next >= min(line.known + link.ahead, len(line.answer.tokens)):
+            line.generation += 1
+            return
+        self._at(self._now + link.per_token_s, lambda: self._drafted(name, generation))
+
+    def _drafted(self, name: str, generation: int) -> None:
+        line = self._lines.get(name)
+        link = self._link
+        assert link is not None
+        if line is None or line.generation != generation:
+            return
+        pos = line.next
+        token = line.answer.guesses[pos] if line.right else WRONG
+        line.right = line.right and token == line.answer.tokens[pos]
+        line.next += 1
+        self._send(name, "n", line.epoch, pos, (token,))
+        self._draft(name, generation)
+
+    def _send(self, name: str, tape: str, epoch: int, pos: int, tokens: tuple[int, ...]) -> None:
+        message = PortDraft(stream=name, tape=tape, epoch=epoch, pos=pos, tokens=tokens)
+        link = self._link
+        assert link is not None
+
+        def arrive() -> None:
+            self._book.receive(message, self._now)
+
+        self._at(self._now + link.rtt_s / 2 + link.late_by_s, arrive)
+
+    def _advance(self, name: str, end: int) -> None:
+        line = self._lines.get(name)
+        if line is None:
+            return
+        answer = line.answer
+        drafted = range(line.known, min(line.next, end))
+        wrong = line.next > line.known and any(answer.guesses[pos] != answer.tokens[pos] for pos in drafted)
+        line.known = max(line.known, end)
+        idle = line.next >= 0
+        if wrong or line.next < line.known:
+            line.epoch += wrong
+            line.next, line.right = line.known, True
+            line.generation += 1
+            self._draft(name, line.generation)
+        elif idle:
+            line.generation += 1
+            self._draft(name, line.generation)
+
+
+def load(path: Path, temperature: float) -> list[Answer]:
+    """The recorded answers at one temperature."""
+    rows = [json.loads(row) for row in path.read_text().splitlines()]
+    return [
+        Answer(row["tokens"], row["guess"], row.get("runner_up", ()), row.get("margin", ()), row["temperature"])
+        for row in rows
+        if row["temperature"] == temperature
+    ]
+
+
+def main() -> int:
+    """Prints gains over plain decoding."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--traces", type=Path, default=HERE / "data/traces.jsonl")
+    parser.add_argument("--temperature", type=float, default=0.0)
+    options = parser.parse_args()
+    print(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
