@@ -70,11 +70,12 @@ class PayloadTooLarge(NexusError):
 
 
 class RateLimited(NexusError):
-    """This caller is over its own limit."""
+    """This caller is over its own limit, or this node is refused for a time: see `cloud.api.broker.conduct`."""
 
     code = "rate_limit_exceeded"
     http_status = 429
     type = "rate_limit_error"
+    close_code = 4005
     retry_helps = True
 
 

@@ -21,6 +21,7 @@ import zmq.asyncio
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
 from cloud.api.broker.broker import Broker
+from cloud.api.broker.policy import StreamPolicy
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.broker.stream import Registration, StreamFigures
 from cloud.api.draftport.client import DraftPortClient
@@ -147,11 +148,13 @@ class Coordinator:
 
     # --- for the HTTP side ---------------------------------------------------------------------
 
-    def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool = False) -> StreamHandle:
+    def register(
+        self, stream: StreamId, *, policy: StreamPolicy | None = None, trace: bool = False, shaped: bool = False
+    ) -> StreamHandle:
         """Announce a request before it goes to the verifier; its id must not be in use and holds no slash."""
         if stream in self.broker.registrations or "/" in stream:
             raise LocalMisuse(f"Stream id {stream!r} is in use or not usable.")
-        self._feed(ev.StreamRegistered(stream, allow_nodes, trace))
+        self._feed(ev.StreamRegistered(stream, policy or StreamPolicy(), trace, shaped))
         handle = StreamHandle(self.broker.registrations[stream], self._release)
         self._handles[stream] = handle
         return handle
@@ -165,6 +168,10 @@ class Coordinator:
             for verifier in self.broker.verifiers.values()
         }
         return sorted(served.values(), key=lambda model: model.name)
+
+    def vocabulary(self, model: str) -> int | None:
+        """Number of the model's token ids; none while no verifier that serves it is attached."""
+        return next((served.vocabulary for served in self.models() if served.name == model), None)
 
     def verifier_counts(self) -> Counts:
         """What the attached verifiers say became of the drafts, summed."""
@@ -181,6 +188,7 @@ class Coordinator:
         broker = self.broker
         figures: dict[str, float] = {
             "nodes": len(broker.nodes),
+            "nodes_poor": sum(node.poor is not None for node in broker.nodes.values()),
             "nodes_holding": sum(node.holding for node in broker.nodes.values()),
             "node_slots": sum(node.slots for node in broker.nodes.values() if not node.holding),
             "node_slots_used": sum(len(node.open) for node in broker.nodes.values()),

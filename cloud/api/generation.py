@@ -40,7 +40,7 @@ class Generation:
         self._coordinator = coordinator
         self._streams = [StreamId(secrets.token_hex(12)) for _ in range(job.n)]
         self.handles: list[StreamHandle] = [
-            coordinator.register(stream, allow_nodes=job.privacy != "verifier_only", trace=job.trace)
+            coordinator.register(stream, policy=job.policy, trace=job.trace, shaped=job.shaped)
             for stream in self._streams
         ]
         self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_LIMIT)
@@ -65,7 +65,11 @@ class Generation:
             "seed": self.seed + index,
             "stream": True,
             "stream_options": {"include_usage": True},
-            "vllm_xargs": {STREAM_ARG: self._streams[index], GATEWAY_ARG: self._coordinator.gateway_id},
+            "vllm_xargs": {
+                **self.job.engine_arguments,
+                STREAM_ARG: self._streams[index],
+                GATEWAY_ARG: self._coordinator.gateway_id,
+            },
         }
         if self.job.trace:
             payload["return_token_ids"] = True

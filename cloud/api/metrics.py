@@ -21,8 +21,13 @@ BROKER_COUNTERS = {
     "drafts_late": ("nexus_drafts_late", "Draft messages whose positions were all committed already."),
     "drafts_stale": ("nexus_drafts_stale", "Draft messages of an epoch that a divergence had ended."),
     "drafts_invalid": ("nexus_drafts_invalid", "Draft messages that broke a rule."),
+    "drafts_excess": ("nexus_drafts_excess", "Draft messages beyond those that their node was asked for."),
+    "nodes_demoted": ("nexus_nodes_demoted", "Times that a poor or silent node's stream was given to a better one."),
     "drafts_unassigned": ("nexus_drafts_unassigned", "Draft messages for streams not assigned to their node."),
-    "nodes_refused": ("nexus_nodes_refused", "Times that a node was turned away for bad drafts."),
+    "nodes_refused": (
+        "nexus_nodes_refused",
+        "Times that a node was turned away: bad drafts, floods, no fitting model.",
+    ),
     "broker_failures": ("nexus_broker_failures", "Broker events that failed: each is a fault in the gateway."),
     "verifier_late": ("nexus_verifier_late_tokens", "Draft tokens that reached verifiers too late."),
     "verifier_stale": ("nexus_verifier_stale_tokens", "Draft tokens of an ended epoch at verifiers."),
@@ -35,6 +40,7 @@ BROKER_COUNTERS = {
 }
 BROKER_GAUGES = {
     "nodes": ("nexus_nodes", "Draft nodes connected."),
+    "nodes_poor": ("nexus_nodes_poor", "Connected nodes that come last: seldom right, or too slow."),
     "nodes_holding": ("nexus_nodes_holding", "Connected nodes whose owners need the machine now."),
     "node_slots": ("nexus_node_slots", "Streams that the nodes could draft for at once."),
     "node_slots_used": ("nexus_node_slots_used", "Streams that nodes draft for."),

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket
 
+from cloud.api.broker.policy import StreamPolicy
 from shared.ids import GatewayId, StreamId
 
 
@@ -60,12 +61,21 @@ class Coordinator(Protocol):
     def gateway_id(self) -> GatewayId: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
-    def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool) -> StreamHandle:
-        """Announce a stream before its request goes to the verifier, so that its `Opened` finds it known."""
+    def register(
+        self, stream: StreamId, *, policy: StreamPolicy | None = None, trace: bool = False, shaped: bool = False
+    ) -> StreamHandle:
+        """Announce a stream before its request goes to the verifier, so that its `Opened` finds it known.
+
+        `shaped`: the target's choice depends on things that nodes are not told (penalties, bias, a grammar).
+        """
         ...
 
     def models(self) -> Sequence[object]:
         """What verifiers with an attached draft port serve; empty when no drafting is possible at all."""
+        ...
+
+    def vocabulary(self, model: str) -> int | None:
+        """Number of the model's token ids; none while no draft port of a verifier that serves it is attached."""
         ...
 
     def snapshot(self) -> Mapping[str, float]:

@@ -65,12 +65,21 @@ class Limits(_Section):
 class BrokerOptions(_Section):
     """The part of the broker's settings that an operator changes."""
 
+    nodes_by_default: bool = _BROKER.nodes_by_default
     k: Annotated[int, Field(ge=1, le=256)] = _BROKER.k
     ahead: Annotated[int, Field(ge=1, le=4096)] | None = _BROKER.ahead
     tapes_per_stream: Annotated[int, Field(ge=1, le=16)] = _BROKER.tapes_per_stream
     candidates: Annotated[int, Field(ge=1, le=4)] = _BROKER.candidates
     max_hold_ms: Annotated[float, Field(ge=0)] = _BROKER.max_hold_ms
-    first_hold_ms: Annotated[float, Field(ge=0)] = _BROKER.first_hold_ms
+    acceptance_floor: Annotated[float, Field(ge=0, lt=1)] = _BROKER.acceptance_floor
+    refusal_floor: Annotated[float, Field(ge=0, lt=1)] = _BROKER.refusal_floor
+    refusal_min_checked: Annotated[int, Field(ge=1)] = _BROKER.refusal_min_checked
+    refusal_s: Seconds = _BROKER.refusal_s
+    max_refusal_s: Seconds = _BROKER.max_refusal_s
+    max_faults: Annotated[int, Field(ge=1)] = _BROKER.max_faults
+    max_excess: Annotated[int, Field(ge=1)] = _BROKER.max_excess
+    max_pauses: Annotated[int, Field(ge=1)] = _BROKER.max_pauses
+    max_joins: Annotated[int, Field(ge=1)] = _BROKER.max_joins
 
     def to_broker(self) -> BrokerSettings:
         return BrokerSettings(**self.model_dump())

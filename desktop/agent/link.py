@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from desktop.agent.supervision import Delays
-from shared.errors import LocalMisuse, ProofFailed, TokenizerMismatch, VersionUnsupported
+from shared.errors import LocalMisuse, ProofFailed, RateLimited, TokenizerMismatch, VersionUnsupported
 
 LASTING_S: Final = 30.0
 SLOW_RETRY_S: Final = 60.0
@@ -67,7 +67,7 @@ HOPELESS: Final[dict[str, str]] = {
 
 def error_code_of(close_code: int | None) -> str | None:
     """The refusal that a WebSocket close code stands for, if it names one (4000 and up)."""
-    for error in (VersionUnsupported, ProofFailed, TokenizerMismatch):
+    for error in (VersionUnsupported, ProofFailed, TokenizerMismatch, RateLimited):
         if error.close_code == close_code:
             return error.code
     return None

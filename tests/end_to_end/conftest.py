@@ -11,7 +11,7 @@ from support.gateway import API_KEY, Gateway, Nodes
 from support.servers import Server, nexus
 from support.verifier import Verifier
 
-PATIENT = {"NEXUS_GATEWAY_BROKER__FIRST_HOLD_MS": "5000", "NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": "8000"}
+PATIENT = {"NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": "8000"}
 """Waits for drafts that suit three engines on two busy cores."""
 
 

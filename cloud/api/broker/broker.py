@@ -9,22 +9,22 @@ must agree after each event; what needs none of them is in the modules beside it
 - When a node goes, its tape is dropped at the verifier and another free node takes the stream.
 """
 
-import math
 import random
 from collections.abc import Iterable
 from typing import assert_never
 
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
-from cloud.api.broker.choice import choose, demand
+from cloud.api.broker.choice import choose, demand, explain
+from cloud.api.broker.conduct import Record, Records
 from cloud.api.broker.counts import BrokerCounts
 from cloud.api.broker.node import Node
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.broker.stream import Registration, Stream
 from cloud.api.broker.tape import DraftFate, Tape, tape_id, tape_owner
-from shared.errors import LimitExceeded, NexusError, TokenizerMismatch
+from shared.errors import NexusError, RateLimited, TokenizerMismatch
 from shared.ids import NodeId, StreamId
-from shared.wire.messages import ModelOffer, Receipt
+from shared.wire.messages import DemandReason, ModelOffer, Receipt
 
 Commands = list[do.Command]
 
@@ -40,7 +40,9 @@ class Broker:
         self.verifiers: dict[str, ev.VerifierAttached] = {}
         self.streams: dict[StreamId, Stream] = {}
         self.registrations: dict[StreamId, Registration] = {}
-        self._refused: dict[NodeId, float] = {}
+        self.records = Records(settings)
+        self._changed: set[NodeId] = set()
+        """Nodes that may have to be told something else about their work than before."""
         self._rng = rng
         self._expected_verifiers = expected_verifiers
 
@@ -52,25 +54,29 @@ class Broker:
                 self._node_joined(event, now, out)
             case ev.NodeLeft(node):
                 self._node_gone(node, now, out)
+            case ev.NodeBroke(node):
+                if found := self.nodes.get(node):
+                    self._fault(found, now, out, weight=self.settings.break_faults)
             case ev.NodeHeld(node):
                 if found := self.nodes.get(node):
-                    found.holding = True
-                    self._take_streams(found, "held", now, out)
+                    self._held(found, now, out)
             case ev.NodeResumed(node):
                 if found := self.nodes.get(node):
                     found.holding = False
+                    self._changed.add(node)
                     self._serve_waiting(now, out)
             case ev.NodeDraining(node):
                 if found := self.nodes.get(node):
                     found.draining = True
+                    self._changed.add(node)
             case ev.NodeDraft():
                 self._draft(event, now, out)
             case ev.VerifierAttached():
                 self._verifier_attached(event, now, out)
             case ev.VerifierLost(endpoint):
                 self._verifier_lost(endpoint, now, out)
-            case ev.StreamRegistered(stream, allow_nodes, trace):
-                self.registrations[stream] = Registration(stream, allow_nodes, trace)
+            case ev.StreamRegistered(stream, policy, trace, shaped):
+                self.registrations[stream] = Registration(stream, policy, trace, shaped)
             case ev.StreamReleased(stream):
                 self._released(stream, now)
             case ev.StreamOpened():
@@ -104,21 +110,25 @@ class Broker:
 
     def _node_joined(self, event: ev.NodeJoined, now: float, out: Commands) -> None:
         self._node_gone(event.node, now, out)
-        if self._refused.get(event.node, -math.inf) > now:
-            error = LimitExceeded(
-                f"This node sent {self.settings.max_faults} invalid messages and is refused for "
-                f"{self.settings.refusal_s:.0f} s. Update its software, or check its draft model."
+        record = self.records.of(event.node, now)
+        if record.refused(now):
+            out.append(do.RejectNode(event.node, RateLimited(record.refusal(now))))
+            return
+        if not record.joins.spend(now):
+            self._refuse(
+                event.node, record, "This node connected too often in a short time. Check its network.", now, out
             )
-            out.append(do.RejectNode(event.node, error))
             return
         if mismatch := self.tokenizer_mismatch(event.models):
             self._reject(event.node, mismatch, out)
             return
-        self.nodes[event.node] = Node(event.node, event.models, max(event.streams, 1), self.settings)
+        self.nodes[event.node] = Node(event.node, event.models, max(event.streams, 1), self.settings, record)
+        self._changed.add(event.node)
         self._serve_waiting(now, out)
 
     def _node_gone(self, node_id: NodeId, now: float, out: Commands) -> None:
         if node := self.nodes.pop(node_id, None):
+            node.record.seen = now
             self._take_streams(node, None, now, out)
 
     def _take_streams(self, node: Node, reason: str | None, now: float, out: Commands) -> None:
@@ -136,6 +146,7 @@ class Broker:
         tape = stream.tapes.pop(node_id)
         if node := self.nodes.get(node_id):
             node.open.discard(stream.stream)
+            self._changed.add(node_id)
             owed_since = tape.owed_since()
             waited_ms = 0.0 if owed_since is None else (now - owed_since) * 1_000.0
             if waited_ms > self.settings.max_hold_ms:
@@ -149,18 +160,53 @@ class Broker:
         self.counts.nodes_refused += 1
         out.append(do.RejectNode(node, error))
 
-    def _fault(self, node: Node, now: float, out: Commands) -> None:
+    def _refuse(self, node: NodeId, record: Record, why: str, now: float, out: Commands) -> None:
+        """Turn the node away for a time. `why`: whole sentences for its owner."""
+        words = record.refuse(why, now)
+        self._node_gone(node, now, out)
+        self._reject(node, RateLimited(words), out)
+
+    def _fault(self, node: Node, now: float, out: Commands, *, weight: int = 1) -> None:
         self.counts.drafts_invalid += 1
-        node.faults += 1
-        if node.faults < self.settings.max_faults:
+        if not node.record.faults.spend(now, weight):
+            why = (
+                "This node sent too many invalid drafts (token ids outside the target's vocabulary, more tokens than "
+                "asked for, impossible positions, or streams that are not its own). Update its software, or check "
+                "its draft model."
+            )
+            self._refuse(node.node, node.record, why, now, out)
+
+    def _excess(self, node: Node, now: float, out: Commands) -> None:
+        self.counts.drafts_excess += 1
+        if not node.record.excess.spend(now):
+            why = "This node sent far more drafts than it was asked for. Update its software."
+            self._refuse(node.node, node.record, why, now, out)
+
+    def _held(self, node: Node, now: float, out: Commands) -> None:
+        if not node.holding and not node.record.pauses.spend(now):
+            why = "This node paused and resumed too often in a short time. Let it wait longer before it resumes."
+            self._refuse(node.node, node.record, why, now, out)
             return
-        self._refused[node.node] = now + self.settings.refusal_s
-        self._node_gone(node.node, now, out)
-        error = LimitExceeded(
-            f"The node sent {node.faults} invalid drafts (token ids outside the target's vocabulary, more "
-            "tokens than asked for, or impossible positions). Update its software, or check its draft model."
-        )
-        self._reject(node.node, error, out)
+        node.holding = True
+        self._changed.add(node.node)
+        self._take_streams(node, "held", now, out)
+
+    def _compared(self, node: Node, stream: Stream, agreed: int, missed: bool, now: float, out: Commands) -> None:
+        """The target's choice met what the node had drafted, in time, for the same positions."""
+        if stream.registration.shaped or not (agreed or missed):
+            return
+        misses = stream.misses.get(node.node, 0)
+        node.record.compared(agreed, missed=missed, counts=misses < self.settings.stream_misses, now=now)
+        if missed:
+            stream.misses[node.node] = misses + 1
+        self._changed.add(node.node)
+        if node.record.worthless(now):
+            why = (
+                f"The target model agreed with only {node.record.shares()}, so drafting with it costs more than it "
+                "gives. Any model with this tokenizer does better: check that the right draft model is loaded whole, "
+                "and update the software."
+            )
+            self._refuse(node.node, node.record, why, now, out)
 
     def _draft(self, event: ev.NodeDraft, now: float, out: Commands) -> None:
         node = self.nodes.get(event.node)
@@ -176,10 +222,14 @@ class Broker:
             or event.pos < stream.prompt
             or event.epoch < 0
             or not 0 <= event.candidate < self.settings.candidates
-            or end - len(stream.tokens) > self._ahead(verifier)
+            or end - len(stream.tokens) > self._ahead(stream)
             or not all(0 <= token < verifier.vocabulary for token in event.tokens)
         ):
             self._fault(node, now, out)
+            return
+        tape.allowance -= len(event.tokens)
+        if tape.allowance < 0:
+            self._excess(node, now, out)
             return
         line = tape.line(event.candidate, now)
         fate, response_ms = line.draft(event.epoch, event.pos, event.tokens, stream.tokens, now)
@@ -212,7 +262,7 @@ class Broker:
                 assert_never(fate)
         if response_ms is not None and line is tape:
             node.responded(response_ms)
-            self._policy(stream, out)
+            self._changed.add(node.node)
 
     # --- verifiers -----------------------------------------------------------------------------
 
@@ -220,6 +270,7 @@ class Broker:
         if event.endpoint in self.verifiers:
             self._verifier_lost(event.endpoint, now, out)
         self.verifiers[event.endpoint] = event
+        self._changed.update(self.nodes)
         for node in list(self.nodes.values()):
             if mismatch := self.tokenizer_mismatch(node.models):
                 self._node_gone(node.node, now, out)
@@ -228,6 +279,7 @@ class Broker:
     def _verifier_lost(self, endpoint: str, now: float, out: Commands) -> None:
         if self.verifiers.pop(endpoint, None) is None:
             return
+        self._changed.update(self.nodes)
         for stream in [s for s in self.streams.values() if s.endpoint == endpoint]:
             self._end(stream, "verifier_lost", now, out)
         self._serve_waiting(now, out)
@@ -271,7 +323,7 @@ class Broker:
             prompt=event.prompt,
             sampling=event.sampling,
             seed=event.seed,
-            draftable=event.draftable and registration.allow_nodes,
+            draftable=event.draftable and registration.policy.nodes(self.settings),
             last_seen=now,
             released=self.registration(event.stream) is None,
         )
@@ -287,7 +339,7 @@ class Broker:
         stream.resync_sent = None
         stream.last_seen = now
         if missed := event.tokens[known:]:
-            stream.registration.committed(stream.stream, len(missed), 0, 0, None, steps=0)
+            stream.registration.committed(stream.stream, len(missed), 0, 0, steps=0)
             self.counts.output_tokens += len(missed)
             self._commit(stream, missed, now, out)
         return True
@@ -308,16 +360,18 @@ class Broker:
             self._resync(stream, now, out)
             return
         source, candidate = tape_owner(event.source) if event.source else (None, 0)
-        if event.drafted and source is not None:
-            if node := self.nodes.get(source):
+        if event.drafted and source is not None and (tape := stream.tapes.get(source)):
+            tape.drafted += event.drafted
+            tape.accepted += event.accepted
+        for node_id, tape in list(stream.tapes.items()):
+            agreed, missed = tape.agreement(event.tokens)
+            if event.drafted and node_id == source:
                 # An answer may end inside a draft: what was drafted behind its end is neither right nor wrong.
                 # A candidate is a long shot: that it misses says nothing against its node.
-                mismatch = not candidate and event.accepted < min(event.drafted, len(event.tokens))
-                node.verified(event.drafted, event.accepted, mismatch=mismatch)
-            if tape := stream.tapes.get(source):
-                tape.drafted += event.drafted
-                tape.accepted += event.accepted
-        stream.registration.committed(stream.stream, len(event.tokens), event.drafted, event.accepted, source)
+                agreed = event.accepted
+                missed = not candidate and agreed < min(event.drafted, len(event.tokens))
+            self._compared(self.nodes[node_id], stream, agreed, missed, now, out)
+        stream.registration.committed(stream.stream, len(event.tokens), event.drafted, event.accepted)
         self.counts.drafted_tokens += event.drafted
         self.counts.accepted_tokens += event.accepted
         self.counts.output_tokens += len(event.tokens)
@@ -333,6 +387,8 @@ class Broker:
             response_ms = tape.advance(tokens, now)
             if response_ms is not None and (node := self.nodes.get(node_id)):
                 node.responded(response_ms)
+                self._changed.add(node_id)
+            tape.allowance += self._allowance(stream, len(tokens))
             out.append(do.AdvanceStream(node_id, stream.stream, tape.epoch, pos, tokens))
 
     def _resync(self, stream: Stream, now: float, out: Commands) -> None:
@@ -354,11 +410,16 @@ class Broker:
 
     # --- who drafts for what -------------------------------------------------------------------
 
-    def _k(self, verifier: ev.VerifierAttached) -> int:
-        return min(self.settings.k, verifier.k)
+    def _k(self, stream: Stream) -> int:
+        """Longest draft of the stream that a verification takes; 0 = it wants none."""
+        return stream.registration.policy.k(min(self.settings.k, self.verifiers[stream.endpoint].k))
 
-    def _ahead(self, verifier: ev.VerifierAttached) -> int:
-        return self.settings.ahead if self.settings.ahead is not None else 4 * self._k(verifier)
+    def _ahead(self, stream: Stream) -> int:
+        return self.settings.ahead if self.settings.ahead is not None else 4 * self._k(stream)
+
+    def _allowance(self, stream: Stream, committed: int) -> float:
+        """Draft tokens that a step, or an opening, gives a node reason to send."""
+        return self.settings.excess_factor * self.settings.candidates * (self._ahead(stream) + committed)
 
     def _candidate(self, stream: Stream) -> Node | None:
         """The node to ask next."""
@@ -379,7 +440,9 @@ class Broker:
     def _open(self, node: Node, stream: Stream, now: float, out: Commands) -> None:
         verifier = self.verifiers[stream.endpoint]
         node.open.add(stream.stream)
-        stream.tapes[node.node] = Tape.opened(len(stream.tokens), self._k(verifier), now)
+        self._changed.add(node.node)
+        stream.tapes[node.node] = tape = Tape.opened(len(stream.tokens), self._k(stream), now)
+        tape.allowance = self._allowance(stream, 0)
         stream.registration.seen_by_nodes = True
         out.append(
             do.OpenStream(
@@ -390,8 +453,8 @@ class Broker:
                 tokens=tuple(stream.tokens),
                 sampling=stream.sampling,
                 seed=stream.seed,
-                k=self._k(verifier),
-                ahead=self._ahead(verifier),
+                k=self._k(stream),
+                ahead=self._ahead(stream),
                 candidates=self.settings.candidates,
             )
         )
@@ -406,27 +469,33 @@ class Broker:
                 self._policy(stream, out)
 
     def _policy(self, stream: Stream, out: Commands) -> None:
-        """Send how long the stream may wait for its fastest node, when that changed enough."""
-        verifier = self.verifiers[stream.endpoint]
-        wait_ms = min((self.nodes[node].hold_ms for node in stream.tapes), default=0.0)
-        last = stream.wait_ms
-        if last is not None and abs(wait_ms - last) <= self.settings.policy_change * last:
-            return
-        stream.wait_ms = wait_ms
-        out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(verifier)))
+        """Tell the verifier how long the stream may wait, when that changed: not at all while nobody drafts for it."""
+        policy = stream.registration.policy
+        wait_ms = policy.wait_ms(self.settings) if stream.tapes else 0.0
+        if wait_ms != stream.wait_ms:
+            stream.wait_ms = wait_ms
+            out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(stream)))
 
     def _demands(self, out: Commands) -> None:
+        if not self._changed:
+            return
         fingerprints = {verifier.fingerprint for verifier in self.verifiers.values()}
-        for node in self.nodes.values():
+        for node in [self.nodes[node_id] for node_id in sorted(self._changed & self.nodes.keys())]:
             reason = demand(node, fingerprints)
             if reason is not node.demand:
                 node.demand = reason
-                out.append(do.SendDemand(node.node, reason))
+                out.append(do.SendDemand(node.node, reason, explain(node, reason)))
+        self._changed.clear()
 
     # --- time ----------------------------------------------------------------------------------
 
     def _tick(self, now: float, out: Commands) -> None:
-        self._refused = {node: until for node, until in self._refused.items() if until > now}
+        self.records.forget(self.nodes, now)
+        for node in self.nodes.values():
+            if node.demand is DemandReason.LOW_ACCEPTANCE:
+                # What was measured of it fades, so that it is tried again.
+                node.record.age(now)
+                self._changed.add(node.node)
         for stream in list(self.streams.values()):
             if stream.released and now - stream.last_seen > self.settings.orphan_s:
                 self.counts.streams_orphaned += 1
@@ -436,13 +505,25 @@ class Broker:
                 self._resync(stream, now, out)
             for node_id, tape in list(stream.tapes.items()):
                 owed_since = tape.owed_since()
-                silent = owed_since is not None and now - owed_since > self.settings.silent_after_s
-                if silent and (other := self._replacement(stream)):
-                    tape = self._unassign(node_id, stream, now, out)
-                    self._tell_closed(node_id, stream, tape, "silent", out)
-                    self._open(other, stream, now, out)
-                    self._policy(stream, out)
+                if owed_since is not None and now - owed_since > self.settings.silent_after_s:
+                    self._replace(node_id, stream, "silent", self._replacement(stream), now, out)
+                elif poor := self.nodes[node_id].poor:
+                    other = self._replacement(stream)
+                    better = other if other is not None and other.poor is None else None
+                    self._replace(node_id, stream, poor.value, better, now, out)
         self._serve_waiting(now, out)
+
+    def _replace(
+        self, node_id: NodeId, stream: Stream, reason: str, other: Node | None, now: float, out: Commands
+    ) -> None:
+        """Give the stream of a silent or poor node to another one, if there is one."""
+        if other is None:
+            return
+        self.counts.nodes_demoted += 1
+        tape = self._unassign(node_id, stream, now, out)
+        self._tell_closed(node_id, stream, tape, reason, out)
+        self._open(other, stream, now, out)
+        self._policy(stream, out)
 
 
 def _listed(fingerprints: set[str]) -> str:

@@ -28,6 +28,25 @@ def demand(node: Node, fingerprints: Collection[str]) -> DemandReason:
         return DemandReason.HOLDING
     if fingerprints and not any(map(node.offers, fingerprints)):
         return DemandReason.NO_MATCHING_MODEL
-    if node.open:
-        return DemandReason.SERVING
-    return node.poor or DemandReason.NO_DEMAND
+    if node.poor is not None:
+        return node.poor
+    return DemandReason.SERVING if node.open else DemandReason.NO_DEMAND
+
+
+def explain(node: Node, reason: DemandReason) -> str:
+    """Words for the node's owner where the reason alone does not say what to do."""
+    settings = node.settings
+    match reason:
+        case DemandReason.LOW_ACCEPTANCE:
+            return (
+                f"The target model agrees with about {node.record.acceptance:.0%} of this node's drafted tokens. Below "
+                f"{settings.acceptance_floor:.0%} a node gets work only when no other is free. Check its draft model "
+                "and the precision that it runs in."
+            )
+        case DemandReason.TOO_SLOW:
+            return (
+                f"Half of this node's drafts took more than {settings.max_hold_ms:.0f} ms. Such a node gets work only "
+                "when no other is free. Check its network and what else its machine does."
+            )
+        case _:
+            return ""

@@ -15,6 +15,10 @@ class BrokerCounts:
     drafts_stale: int = 0
     """Of an epoch that a divergence had already ended."""
     drafts_invalid: int = 0
+    drafts_excess: int = 0
+    """Beyond those that the node was asked for."""
+    nodes_demoted: int = 0
+    """Times that a node's streams were given to a better one."""
     nodes_refused: int = 0
     streams_opened: int = 0
     streams_unregistered: int = 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cloud.api.broker.policy import StreamPolicy
 from shared.ids import ModelName, NodeId, StreamId, TapeId, VerifierId
 from shared.sampling import Sampling
 from shared.wire.messages import HoldReason, ModelOffer
@@ -18,6 +19,13 @@ class NodeJoined:
 
 @dataclass(frozen=True, slots=True)
 class NodeLeft:
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBroke:
+    """The node broke the protocol: its connection ends, and `NodeLeft` follows."""
+
     node: NodeId
 
 
@@ -79,8 +87,10 @@ class StreamRegistered:
     """A request is about to go to a verifier under this id; its choice i ≥ 1 is called `<id>/<i>`."""
 
     stream: StreamId
-    allow_nodes: bool
+    policy: StreamPolicy
     trace: bool = False
+    shaped: bool = False
+    """The target's choice depends on things that nodes are not told: their misses say nothing about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,6 @@ class Tick:
     """Time has passed; sent about once a second."""
 
 
-NodeEvent = NodeJoined | NodeLeft | NodeHeld | NodeResumed | NodeDraining | NodeDraft
+NodeEvent = NodeJoined | NodeLeft | NodeBroke | NodeHeld | NodeResumed | NodeDraining | NodeDraft
 VerifierEvent = VerifierAttached | VerifierLost | StreamOpened | StreamVerified | StreamClosed
 Event = NodeEvent | VerifierEvent | StreamRegistered | StreamReleased | Tick

@@ -4,6 +4,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from cloud.api.broker.conduct import Record
 from cloud.api.broker.settings import BrokerSettings
 from shared.ids import NodeId, StreamId
 from shared.wire.messages import DemandReason, ModelOffer
@@ -14,21 +15,18 @@ MIN_SAMPLES = 8
 
 @dataclass(slots=True)
 class Node:
+    """`record` is that of its key, and outlives it."""
+
     node: NodeId
     models: tuple[ModelOffer, ...]
     slots: int
     settings: BrokerSettings
+    record: Record
     open: set[StreamId] = field(default_factory=set)
     holding: bool = False
     draining: bool = False
-    faults: int = 0
-    drafted: int = 0
-    """Tokens that a verification checked, since the node joined."""
-    accepted: int = 0
     demand: DemandReason | None = None
     """Last reason sent."""
-    _hits: float = 0.0
-    _misses: float = 0.0
     _responses_ms: deque[float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,22 +43,8 @@ class Node:
     def load(self) -> float:
         return len(self.open) / self.slots
 
-    def verified(self, drafted: int, accepted: int, *, mismatch: bool) -> None:
-        """A verification checked `drafted` tokens: the first mismatch is evidence, what follows it is not."""
-        keep = self.settings.posterior_decay
-        self._hits = self._hits * keep + accepted
-        self._misses = self._misses * keep + mismatch
-        self.drafted += drafted
-        self.accepted += accepted
-
     def responded(self, response_ms: float) -> None:
         self._responses_ms.append(response_ms)
-
-    @property
-    def acceptance(self) -> float:
-        """Posterior mean of the probability that a token is accepted, given that those before it were."""
-        hits = self._hits + self.settings.prior_accepted
-        return hits / (hits + self._misses + self.settings.prior_rejected)
 
     def response_ms(self, quantile: float) -> float | None:
         """Nearest-rank quantile of the measured response times; none when there is none."""
@@ -70,17 +54,9 @@ class Node:
         return ranked[max(math.ceil(quantile * len(ranked)) - 1, 0)]
 
     @property
-    def hold_ms(self) -> float:
-        """How long it pays to wait for this node's draft."""
-        p80 = self.response_ms(0.8)
-        if p80 is None:
-            return min(self.settings.first_hold_ms, self.settings.max_hold_ms)
-        return min(p80 * self.settings.hold_factor + self.settings.hold_margin_ms, self.settings.max_hold_ms)
-
-    @property
     def poor(self) -> DemandReason | None:
         """Why this node comes last, if it does."""
-        if self.drafted >= self.settings.acceptance_min_drafted and self.acceptance < self.settings.acceptance_floor:
+        if self.record.low_acceptance:
             return DemandReason.LOW_ACCEPTANCE
         p50 = self.response_ms(0.5)
         if p50 is not None and len(self._responses_ms) >= MIN_SAMPLES and p50 > self.settings.max_hold_ms:
@@ -92,4 +68,4 @@ class Node:
         """Acceptance times responsiveness; a node that is not measured yet counts as prompt."""
         p50 = self.response_ms(0.5) or 0.0
         scale = self.settings.response_scale_ms
-        return self.acceptance * scale / (scale + p50)
+        return self.record.acceptance * scale / (scale + p50)

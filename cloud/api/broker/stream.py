@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cloud.api.broker.policy import StreamPolicy
 from cloud.api.broker.tape import Tape
 from shared.ids import NodeId, StreamId
 from shared.sampling import Sampling
@@ -22,7 +23,6 @@ class StreamFigures:
     output_tokens: int = 0
     origins: tuple[Origin, ...] = ()
     """Where each output token of choice 0 came from; empty unless the request is traced."""
-    accepted_by_node: tuple[tuple[NodeId, int], ...] = ()
     node_class: NodeClass = "none"
     """Class of the nodes that saw the prompt."""
     seed: int | None = None
@@ -42,8 +42,9 @@ class Registration:
     """A request between its registration and its release; outlives the streams that are its choices."""
 
     stream: StreamId
-    allow_nodes: bool
+    policy: StreamPolicy
     trace: bool
+    shaped: bool
     open: set[StreamId] = field(default_factory=set)
     opened: int = 0
     drafted: int = 0
@@ -51,7 +52,6 @@ class Registration:
     verify_steps: int = 0
     output_tokens: int = 0
     origins: list[Origin] = field(default_factory=list)
-    accepted_by_node: dict[NodeId, int] = field(default_factory=dict)
     seen_by_nodes: bool = False
     seed: int | None = None
 
@@ -66,7 +66,6 @@ class Registration:
         tokens: int,
         drafted: int,
         accepted: int,
-        node: NodeId | None,
         *,
         steps: int = 1,
     ) -> None:
@@ -74,8 +73,6 @@ class Registration:
         self.accepted += accepted
         self.verify_steps += steps
         self.output_tokens += tokens
-        if node is not None and accepted:
-            self.accepted_by_node[node] = self.accepted_by_node.get(node, 0) + accepted
         if self.trace and stream == self.stream:
             self.origins.extend(origins(tokens, drafted, accepted))
 
@@ -86,7 +83,6 @@ class Registration:
             verify_steps=self.verify_steps,
             output_tokens=self.output_tokens,
             origins=tuple(self.origins),
-            accepted_by_node=tuple(sorted(self.accepted_by_node.items())),
             node_class="any" if self.seen_by_nodes else "none",
             seed=self.seed,
         )
@@ -108,7 +104,9 @@ class Stream:
     last_seen: float
     tapes: dict[NodeId, Tape] = field(default_factory=dict)
     wait_ms: float | None = None
-    """Last policy sent."""
+    """Of the last policy sent."""
+    misses: dict[NodeId, int] = field(default_factory=dict)
+    """How many misses each node has had here, as far as they counted."""
     resync_sent: float | None = None
     """When the verifier was asked for the whole stream; none = in step with it."""
     released: bool = False

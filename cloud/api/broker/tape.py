@@ -65,6 +65,8 @@ class Tape:
     drafted: int = 0
     """Tokens of this tape that a verification checked."""
     accepted: int = 0
+    allowance: float = 0.0
+    """Draft tokens that the node may still send for the stream, on all its lines: `BrokerSettings.excess_factor`."""
     candidates: dict[int, "Tape"] = field(default_factory=dict)
     """The node's further lines that it has sent something of, by number from 1 on. Nobody waits for them, so their
     response times mean nothing."""
@@ -79,6 +81,16 @@ class Tape:
         if not candidate:
             return self
         return self.candidates.setdefault(candidate, Tape.opened(self.start, self.k, now))
+
+    def agreement(self, tokens: Sequence[int]) -> tuple[int, bool]:
+        """How the main line compares with what the target chose from `start` on: agreeing tokens, and whether one
+        that disagreed came next."""
+        agreed = 0
+        for guess, token in zip(self.tokens, tokens, strict=False):
+            if guess != token:
+                return agreed, True
+            agreed += 1
+        return agreed, False
 
     def owed_since(self) -> float | None:
         """When the node was asked for a draft of which nothing has come; none when it owes none."""

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from cloud.api.broker.budget import Budget
 from cloud.api.nodes.settings import NodeSettings
 from shared.errors import LimitExceeded, LocalMisuse, NexusError, ProofFailed, ProtocolError
 from shared.ids import GatewayId, NodeId
@@ -19,6 +20,8 @@ from shared.wire.session import CloudSession
 
 M = TypeVar("M", Hello, Proof)
 
+THROTTLE_S = 0.05
+"""How long the gateway reads nothing at a time from a node that sends too fast."""
 TURN = 16
 """Frames of one node that are read before everybody else has a turn: a thousand small ones may lie ready at once."""
 
@@ -35,6 +38,9 @@ class Listener(Protocol):
         """The node proved its key, and its `Welcome` is on the way."""
 
     def received(self, connection: "NodeConnection", message: NodeMessage) -> None: ...
+
+    def broke(self, connection: "NodeConnection") -> None:
+        """A node that has joined broke the protocol; `left` follows."""
 
     def ignored(self, connection: "NodeConnection") -> None:
         """A draft arrived for a stream that is over."""
@@ -61,7 +67,9 @@ class NodeConnection:
         self._refusal: Refusal | None = None
         self._node: NodeId | None = None
         self._read_frames = 0
-        self.last_beat: Beat | None = None
+        self._rate: Budget | None = None
+        """Set when the node has said how many streams it drafts for."""
+        self._throttled_s = 0.0
 
     @property
     def node(self) -> NodeId:
@@ -159,6 +167,8 @@ class NodeConnection:
                 f"This gateway admits only nodes on its list, and key {hello.key.hex()} is not on it. "
                 "Ask the operator to add it."
             )
+        per_s = self._settings.frames_per_s + self._settings.frames_per_stream_s * hello.streams
+        self._rate = Budget(per_s * self._settings.frames_burst_s, per_s)
         self.send(Welcome(node=self.node, beat_s=self._settings.beat_s, frame_limit=self._settings.limits.node_frame))
 
     async def _carry(self) -> None:
@@ -167,9 +177,9 @@ class NodeConnection:
         try:
             async with asyncio.timeout(patience_s) as deadline:
                 while self._refusal is None:
-                    message = await self._receive()
+                    await self._throttle()
+                    message = await self._received()
                     if isinstance(message, Beat):
-                        self.last_beat = message
                         deadline.reschedule(loop.time() + patience_s)
                     elif isinstance(message, Ignored):
                         self._listener.ignored(self)
@@ -177,6 +187,25 @@ class NodeConnection:
                         self._listener.received(self, message)
         except TimeoutError:
             raise ProtocolError(f"No Beat came for {patience_s:g} s. Check the network, then connect again.") from None
+
+    async def _throttle(self) -> None:
+        """Wait while the node sends faster than it may; what it has sent meanwhile fills its own socket."""
+        loop = asyncio.get_running_loop()
+        while self._rate is not None and self._refusal is None and not self._rate.spend(loop.time()):
+            if self._throttled_s >= self._settings.throttled_s:
+                self._listener.broke(self)
+                raise LimitExceeded(
+                    f"The node sends frames faster than {self._rate.per_s:g} a second. Update its software."
+                )
+            self._throttled_s += THROTTLE_S
+            await asyncio.sleep(THROTTLE_S)
+
+    async def _received(self) -> NodeMessage | Ignored[NodeMessage]:
+        try:
+            return await self._receive()
+        except ProtocolError:
+            self._listener.broke(self)
+            raise
 
     async def _expect(self, kind: type[M]) -> M:
         message = await self._receive()

@@ -1,6 +1,6 @@
 """All connected nodes: what they say becomes broker events, the broker's commands become messages."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -81,10 +81,6 @@ class NodeHub:
         finally:
             self._open.discard(connection)
 
-    def connections(self) -> Iterator[NodeConnection]:
-        """Those of nodes that have joined."""
-        return iter(self._nodes.values())
-
     def stop(self) -> None:
         """Turn every node away, now and from now on; the endpoints end by themselves."""
         self._stopping = True
@@ -158,6 +154,10 @@ class NodeHub:
             del self._nodes[connection.node]
             _log.info("nodes.left", node=connection.node)
             self._on_event(ev.NodeLeft(connection.node))
+
+    def broke(self, connection: NodeConnection) -> None:
+        if self._nodes.get(connection.node) is connection:
+            self._on_event(ev.NodeBroke(connection.node))
 
     def ignored(self, connection: NodeConnection) -> None:
         self.counts.drafts_after_close += 1

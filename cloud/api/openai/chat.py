@@ -52,6 +52,32 @@ class ChatMessage(Strict):
         return message
 
 
+class JsonSchema(Strict):
+    """A JSON schema that the answer must follow."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: str | None = None
+    content: Annotated[dict[str, Any], Field(alias="schema")]
+    strict: bool | None = None
+
+
+class ResponseFormat(Strict):
+    """Free text, any JSON object, or JSON by a schema; the engine's grammars see to it."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _schema_with_its_type(self) -> Self:
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            raise InvalidInput(
+                '`response_format.json_schema` must be there when `response_format.type` is "json_schema", and only '
+                "then.",
+                param="response_format.json_schema",
+            )
+        return self
+
+
 class ChatRequest(GenerationRequest):
     """A chat completion request; `to_job` is what the verifier gets."""
 
@@ -61,8 +87,6 @@ class ChatRequest(GenerationRequest):
         "parallel_tool_calls": (True, False),
         "functions": ([],),
         "function_call": ("none", "auto"),
-        "response_format": ({"type": "text"},),
-        "logit_bias": ({},),
         "modalities": (["text"],),
         "audio": (),
         "prediction": (),
@@ -73,9 +97,6 @@ class ChatRequest(GenerationRequest):
         "safety_identifier": (),
         "prompt_cache_key": (),
         "prompt_cache_retention": (),
-        "top_k": (0, -1),
-        "min_p": (0, 0.0),
-        "repetition_penalty": (1, 1.0),
     }
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
@@ -83,6 +104,7 @@ class ChatRequest(GenerationRequest):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
     store: bool = False
+    response_format: ResponseFormat | None = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -92,19 +114,18 @@ class ChatRequest(GenerationRequest):
             raise InvalidInput("`store: true` is not supported: Nexus keeps no answers.", param="store")
         return self
 
+    def _grammar(self) -> dict[str, Any] | None:
+        if self.response_format is None or self.response_format.type == "text":
+            return None
+        return self.response_format.model_dump(by_alias=True, exclude_none=True)
+
+    def shaped(self) -> bool:
+        return super().shaped() or self._grammar() is not None
+
     def to_job(self) -> Job:
         payload = {"messages": [m.for_engine() for m in self.messages], **self.sampling_payload()}
+        if self._grammar() is not None:
+            payload["response_format"] = self._grammar()
         if self.logprobs or self.nexus.trace:
             payload |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
-        return Job(
-            path=CHAT_PATH,
-            model=self.model,
-            payload=payload,
-            n=self.n,
-            seed=self.seed,
-            stream=self.stream,
-            include_usage=self.stream_options is not None and self.stream_options.include_usage,
-            logprobs=self.logprobs,
-            trace=self.nexus.trace,
-            privacy=self.nexus.privacy,
-        )
+        return self._job(CHAT_PATH, payload, logprobs=self.logprobs)

@@ -5,11 +5,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pydantic_core
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from cloud.api.broker.policy import StreamPolicy
+from shared.draftport.messages import LOGIT_BIAS_ARG, MIN_P_ARG
 from shared.errors import InvalidInput, NexusError
+from shared.wire.limits import TOKEN_ID_END, Limits
 
+BIAS_MAX = 100.0
+BIASES_MAX = 1024
+"""Most entries of `logit_bias`: each is looked at in every step."""
 CHOICES_MAX = 8
 SEED_MAX = 2**63 - 1 - CHOICES_MAX
 StopString = Annotated[str, Field(min_length=1)]
@@ -43,8 +49,12 @@ class StreamOptions(Strict):
 class NexusOptions(Strict):
     """Our own part of a request."""
 
-    privacy: Literal["verifier_only", "any"] = "any"
-    """`verifier_only`: no draft node sees the prompt."""
+    privacy: Literal["verifier_only", "any"] | None = None
+    """`verifier_only`: no draft node sees the prompt; none = what the deployment does by default."""
+    nodes: bool | None = None
+    """Whether nodes may draft; none = as `privacy` says."""
+    max_draft_tokens: Annotated[int, Field(ge=0, le=Limits().draft_tokens)] | None = None
+    max_wait_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
     trace: bool = False
 
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {"max_price": ()}
@@ -62,6 +72,23 @@ class NexusOptions(Strict):
                 )
         return data
 
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.nodes and self.privacy == "verifier_only":
+            raise InvalidInput(
+                '`nexus.nodes` is true, but `nexus.privacy` "verifier_only" lets no node see the prompt: '
+                "leave one of them out.",
+                param="nexus.nodes",
+            )
+        return self
+
+    def to_policy(self) -> StreamPolicy:
+        """What the broker is told; what is none there is the deployment's to decide."""
+        allowed = None if self.privacy is None and self.nodes is None else True
+        if self.privacy == "verifier_only" or self.nodes is False:
+            allowed = False
+        return StreamPolicy(allow_nodes=allowed, max_draft_tokens=self.max_draft_tokens, max_wait_ms=self.max_wait_ms)
+
 
 class GenerationRequest(Strict):
     """Fields that chat completions and completions have in common."""
@@ -75,6 +102,11 @@ class GenerationRequest(Strict):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=-1, lt=TOKEN_ID_END)] = 0
+    """0 and -1 keep all."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] = 1.0
+    logit_bias: Annotated[dict[int, float], Field(max_length=BIASES_MAX)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
     stop: StopString | Annotated[list[StopString], Field(min_length=1, max_length=4)] | None = None
@@ -82,6 +114,25 @@ class GenerationRequest(Strict):
     n: Annotated[int, Field(ge=1, le=CHOICES_MAX)] = 1
     user: str | None = None
     nexus: NexusOptions = NexusOptions()
+
+    @field_validator("logit_bias", mode="before")
+    @classmethod
+    def _is_bias_by_id(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        biases: dict[int, float] = {}
+        for key, bias in value.items():
+            if not (key.isascii() and key.isdecimal()) or len(key) > 10:
+                raise InvalidInput(
+                    f"`logit_bias` names {key[:40]!r}, which is no token id: use decimal ids as keys.",
+                    param="logit_bias",
+                )
+            if type(bias) not in (int, float) or not -BIAS_MAX <= bias <= BIAS_MAX:
+                raise InvalidInput(
+                    f"`logit_bias` of token {key} must be a number from -100 to 100.", param="logit_bias"
+                )
+            biases[int(key)] = float(bias)
+        return biases
 
     @model_validator(mode="after")
     def _options_need_stream(self) -> Self:
@@ -98,9 +149,9 @@ class GenerationRequest(Strict):
         payload: dict[str, Any] = {
             "temperature": self.temperature,
             "top_p": self.top_p,
-            "top_k": 0,
+            "top_k": max(self.top_k, 0),
             "min_p": 0.0,
-            "repetition_penalty": 1.0,
+            "repetition_penalty": self.repetition_penalty,
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
             "stop": [self.stop] if isinstance(self.stop, str) else self.stop or [],
@@ -108,6 +159,37 @@ class GenerationRequest(Strict):
         if (limit := self.output_limit()) is not None:
             payload["max_tokens"] = limit
         return payload
+
+    def engine_arguments(self) -> dict[str, Any]:
+        """What the engine refuses by its own names when it speculates, as extra arguments for the sampler."""
+        arguments: dict[str, Any] = {}
+        if self.min_p:
+            arguments[MIN_P_ARG] = self.min_p
+        if self.logit_bias:
+            arguments[LOGIT_BIAS_ARG] = [each for pair in self.logit_bias.items() for each in pair]
+        return arguments
+
+    def shaped(self) -> bool:
+        """Whether the target's choice depends on things that draft nodes are not told."""
+        neutral = self.repetition_penalty == 1 and not self.presence_penalty and not self.frequency_penalty
+        return not neutral or bool(self.logit_bias)
+
+    def _job(self, path: str, payload: dict[str, Any], *, logprobs: bool) -> "Job":
+        return Job(
+            path=path,
+            model=self.model,
+            payload=payload,
+            engine_arguments=self.engine_arguments(),
+            biased=tuple(self.logit_bias or ()),
+            n=self.n,
+            seed=self.seed,
+            stream=self.stream,
+            include_usage=self.stream_options is not None and self.stream_options.include_usage,
+            logprobs=logprobs,
+            trace=self.nexus.trace,
+            policy=self.nexus.to_policy(),
+            shaped=self.shaped(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +199,10 @@ class Job:
     path: str
     model: str
     payload: dict[str, Any]
+    engine_arguments: dict[str, Any]
+    """Parameters that travel beside the engine's own."""
+    biased: tuple[int, ...]
+    """Token ids that `logit_bias` names; whether the model has them is checked when the model is known."""
     n: int
     seed: int | None
     stream: bool
@@ -124,7 +210,17 @@ class Job:
     logprobs: bool
     """The caller asked for log probabilities."""
     trace: bool
-    privacy: str
+    policy: StreamPolicy
+    shaped: bool
+    """The target's choice depends on things that draft nodes are not told: their misses say nothing about them."""
+
+    def check_vocabulary(self, vocabulary: int) -> None:
+        """Raises `InvalidInput` when `logit_bias` names a token that the model does not have."""
+        if self.biased and (largest := max(self.biased)) >= vocabulary:
+            raise InvalidInput(
+                f"`logit_bias` names token {largest}, but this model's token ids end at {vocabulary - 1}.",
+                param="logit_bias",
+            )
 
 
 R = TypeVar("R", bound=GenerationRequest)

@@ -19,10 +19,6 @@ class CompletionRequest(GenerationRequest):
         "best_of": (1,),
         "echo": (False,),
         "suffix": ("",),
-        "logit_bias": ({},),
-        "top_k": (0, -1),
-        "min_p": (0, 0.0),
-        "repetition_penalty": (1, 1.0),
     }
 
     prompt: str | Annotated[list[TokenIdField], Field(min_length=1)]
@@ -41,15 +37,4 @@ class CompletionRequest(GenerationRequest):
         payload = {"prompt": self.prompt, "max_tokens": DEFAULT_MAX_TOKENS, **self.sampling_payload()}
         if self.logprobs is not None or self.nexus.trace:
             payload["logprobs"] = self.logprobs or 0
-        return Job(
-            path=COMPLETIONS_PATH,
-            model=self.model,
-            payload=payload,
-            n=self.n,
-            seed=self.seed,
-            stream=self.stream,
-            include_usage=self.stream_options is not None and self.stream_options.include_usage,
-            logprobs=self.logprobs is not None,
-            trace=self.nexus.trace,
-            privacy=self.nexus.privacy,
-        )
+        return self._job(COMPLETIONS_PATH, payload, logprobs=self.logprobs is not None)

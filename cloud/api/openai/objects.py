@@ -14,16 +14,21 @@ Json = dict[str, Any]
 
 SUPPORTED_PARAMETERS = (
     "frequency_penalty",
+    "logit_bias",
     "logprobs",
     "max_completion_tokens",
     "max_tokens",
+    "min_p",
     "n",
     "presence_penalty",
+    "repetition_penalty",
+    "response_format",
     "seed",
     "stop",
     "stream",
     "stream_options",
     "temperature",
+    "top_k",
     "top_logprobs",
     "top_p",
 )

@@ -24,4 +24,6 @@ async def completions(request: Request) -> Response:
 async def _generate(request: Request, job: Job) -> Response:
     backend: Backend = request.app.state.backend
     await backend.pool.find(job.model)
+    if (vocabulary := backend.coordinator.vocabulary(job.model)) is not None:
+        job.check_vocabulary(vocabulary)
     return GenerationResponse(job, backend)

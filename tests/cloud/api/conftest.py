@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from cloud.api.app import create_app
+from cloud.api.broker.policy import StreamPolicy
 from cloud.api.server import uvicorn_config
 from cloud.api.settings import BrokerOptions, GatewaySettings, Limits, VerifierSettings
 from cloud.api.upstream.client import VerifierClient
@@ -201,8 +202,9 @@ class FakeFigures:
 
 @dataclass
 class FakeHandle:
-    allow_nodes: bool
+    policy: StreamPolicy
     trace: bool
+    shaped: bool
     numbers: FakeFigures = field(default_factory=FakeFigures)
     released: asyncio.Event = field(default_factory=asyncio.Event)
     waited: int = 0
@@ -240,12 +242,17 @@ class FakeCoordinator:
     async def stop(self) -> None:
         self.running = False
 
-    def register(self, stream: StreamId, *, allow_nodes: bool, trace: bool) -> FakeHandle:
-        self.handles[stream] = FakeHandle(allow_nodes, trace)
+    def register(
+        self, stream: StreamId, *, policy: StreamPolicy | None = None, trace: bool = False, shaped: bool = False
+    ) -> FakeHandle:
+        self.handles[stream] = FakeHandle(policy or StreamPolicy(), trace, shaped)
         return self.handles[stream]
 
     def models(self) -> list[str]:
         return [MODEL]
+
+    def vocabulary(self, model: str) -> int | None:
+        return 100
 
     def snapshot(self) -> Mapping[str, float]:
         return self.numbers

@@ -167,11 +167,11 @@ async def test_length_is_told(gateway):
 
 
 async def test_privacy_keeps_nodes_out(gateway):
-    """nexus.privacy decides whether nodes may see the stream; the default allows them."""
+    """nexus.privacy decides whether nodes may see the stream; without a word the deployment decides."""
     for extra in ({}, {"nexus": {"privacy": "verifier_only"}}):
         await gateway.client.chat.completions.create(model="tiny", messages=HELLO, extra_body=extra)
-    allowed = [gateway.coordinator.of(r).allow_nodes for r in gateway.verifier.requests]
-    assert allowed == [True, False]
+    allowed = [gateway.coordinator.of(r).policy.allow_nodes for r in gateway.verifier.requests]
+    assert allowed == [None, False]
 
 
 async def test_figures_are_summed(gateway):

@@ -9,6 +9,7 @@ import pytest
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
 from cloud.api.broker.broker import Broker
+from cloud.api.broker.policy import StreamPolicy
 from cloud.api.broker.settings import BrokerSettings
 from shared.ids import ModelName, NodeId, StreamId, TapeId, VerifierId
 from shared.sampling import Sampling
@@ -49,8 +50,8 @@ class Play:
     def resume(self, node: str) -> list[do.Command]:
         return self.send(ev.NodeResumed(NodeId(node)))
 
-    def register(self, stream: str, *, allow_nodes: bool = True, trace: bool = False) -> None:
-        self.send(ev.StreamRegistered(StreamId(stream), allow_nodes, trace))
+    def register(self, stream: str, *, trace: bool = False, shaped: bool = False, **policy: Any) -> None:
+        self.send(ev.StreamRegistered(StreamId(stream), StreamPolicy(**policy), trace, shaped))
 
     def opened(
         self,
@@ -63,8 +64,8 @@ class Play:
     ) -> list[do.Command]:
         return self.send(ev.StreamOpened(endpoint, StreamId(stream), tokens, prompt, Sampling(), 7, draftable))
 
-    def open(self, stream: str, tokens: tuple[int, ...] = PROMPT) -> list[do.Command]:
-        self.register(stream)
+    def open(self, stream: str, tokens: tuple[int, ...] = PROMPT, **options: Any) -> list[do.Command]:
+        self.register(stream, **options)
         return self.opened(stream, tokens)
 
     def verified(

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
-from shared.errors import LimitExceeded
+from shared.errors import RateLimited
 from shared.ids import NodeId, StreamId
 
 PROMPT = (1, 2, 3)
@@ -55,7 +55,7 @@ class Machine(RuleBasedStateMachine):
                 case do.CloseStream():
                     del self.told[command.node, command.stream]
                 case do.RejectNode():
-                    assert isinstance(command.error, LimitExceeded)
+                    assert isinstance(command.error, RateLimited)
                     self.joined.pop(command.node, None)
                     self.forget(command.node)
                 case do.ForwardDraft():

@@ -33,7 +33,7 @@ async def test_malformed_frames_are_counted_and_the_link_goes_on(world: Any) -> 
     what, closed = (msgspec.msgpack.encode({"t": tag}) for tag in ("what", "closed"))
     for frame in (b"\xc1garbage", what, closed, nested):
         await port.send_bytes(frame)
-    gateway.register(StreamId("s"), allow_nodes=True, trace=False)
+    gateway.register(StreamId("s"))
     await port.open("s")
     await world.until(lambda: StreamId("s") in gateway.broker.streams)
     assert gateway.snapshot()["port_malformed"] == 4
@@ -43,7 +43,7 @@ async def test_a_restarted_verifier_loses_its_streams(world: Any) -> None:
     """A new verifier id means that all streams of the old one are gone."""
     port = await world.port()
     gateway = await world.gateway(port)
-    handle = gateway.register(StreamId("s"), allow_nodes=True, trace=False)
+    handle = gateway.register(StreamId("s"))
     await port.open("s")
     await world.until(lambda: bool(gateway.broker.streams))
     port.about = msgspec.structs.replace(port.about, verifier="engine-2")
@@ -89,7 +89,7 @@ async def test_a_gap_is_asked_for_and_closed(world: Any) -> None:
     """`Resync` goes out, `Opened` comes back, the stream goes on."""
     port = await world.port()
     gateway = await world.gateway(port)
-    handle = gateway.register(StreamId("s"), allow_nodes=True, trace=False)
+    handle = gateway.register(StreamId("s"))
     await port.open("s")
     await port.verify("s", 5, (6,))
     assert (await port.next(Resync)).stream == "s"
@@ -106,10 +106,10 @@ async def test_a_gap_is_asked_for_and_closed(world: Any) -> None:
 async def test_closed_says_no_when_time_is_up(world: Any) -> None:
     """And a stream id cannot be registered twice."""
     gateway = await world.gateway(await world.port())
-    handle = gateway.register(StreamId("s"), allow_nodes=True, trace=False)
+    handle = gateway.register(StreamId("s"))
     assert not await handle.closed(0)
     with pytest.raises(Exception, match="in use"):
-        gateway.register(StreamId("s"), allow_nodes=True, trace=False)
+        gateway.register(StreamId("s"))
 
 
 async def test_curve_keys_are_used_on_tcp(world: Any, tmp_path: Path) -> None:

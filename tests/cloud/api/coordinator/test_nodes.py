@@ -31,7 +31,7 @@ PROMPT = (1, 2, 3)
 
 
 async def start(world: Any, gateway: Any, port: Any, stream: str) -> Any:
-    handle = gateway.register(StreamId(stream), allow_nodes=True, trace=True)
+    handle = gateway.register(StreamId(stream), trace=True)
     await port.open(stream)
     return handle
 
@@ -235,7 +235,7 @@ async def test_a_node_that_does_not_read_is_closed(world: Any) -> None:
         assert pos < 100_000_000
     assert gateway.snapshot()["broker_failures"] == 0
     await port.finish("s")
-    gateway.register(StreamId("t"), allow_nodes=True, trace=False)
+    gateway.register(StreamId("t"))
     await port.open("t")
     await other.next(Open)
 
@@ -266,7 +266,7 @@ async def test_a_node_of_garbage_is_refused_and_the_stream_goes_on(world: Any) -
     opened = await node.next(Open)
     for _ in range(3):
         await node.draft(opened.stream, 3, (100,))
-    assert (await node.next(Refuse)).code == "limit_exceeded"
+    assert (await node.next(Refuse)).code == "rate_limit_exceeded"
     assert (await port.next(DropTape)).tape == node.id
     assert gateway.snapshot()["drafts_invalid"] == 3
     again = await world.node(node.key)

@@ -64,7 +64,7 @@ async def test_a_stream_and_a_restart_over_the_real_port(world: Any, link: Any) 
     await gateway.start()
     try:
         await world.until(lambda: bool(gateway.models()))
-        handle = gateway.register(StreamId("s"), allow_nodes=True)
+        handle = gateway.register(StreamId("s"))
         server.opened("s", gateway.gateway_id)
         opened = Opened(stream="s", tokens=(1, 2), prompt=2, sampling=Sampling(), seed=7, max_tokens=9, draftable=True)
         server.publish(gateway.gateway_id, opened)

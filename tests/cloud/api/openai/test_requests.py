@@ -10,6 +10,28 @@ from shared.errors import InvalidInput
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 COMPLETION = {"model": "tiny", "prompt": "x"}
+SCHEMA = {"name": "answer", "schema": {"type": "object"}}
+SAMPLING = [
+    ({"top_k": -2}, "top_k"),
+    ({"top_k": 2**31}, "top_k"),
+    ({"top_k": 1.5}, "top_k"),
+    ({"min_p": -0.1}, "min_p"),
+    ({"min_p": 1.1}, "min_p"),
+    ({"min_p": "0.1"}, "min_p"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"repetition_penalty": 2.1}, "repetition_penalty"),
+    ({"logit_bias": [5]}, "logit_bias"),
+    ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"-1": 1}}, "logit_bias"),
+    ({"logit_bias": {"²": 1}}, "logit_bias"),
+    ({"logit_bias": {"5": 100.5}}, "logit_bias"),
+    ({"logit_bias": {"5": "1"}}, "logit_bias"),
+    ({"logit_bias": {"5": True}}, "logit_bias"),
+    ({"logit_bias": {"5": None}}, "logit_bias"),
+    ({"logit_bias": {str(i): 1 for i in range(1025)}}, "logit_bias"),
+]
+"""Wrong for both endpoints."""
+BOTH = [(CHAT, ChatRequest), (COMPLETION, CompletionRequest)]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +56,8 @@ COMPLETION = {"model": "tiny", "prompt": "x"}
         ({"n": True}, "n"),
         ({"seed": -1}, "seed"),
         ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"frequency_penalty": -3}, "frequency_penalty"),
+        *SAMPLING,
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
@@ -44,9 +68,21 @@ COMPLETION = {"model": "tiny", "prompt": "x"}
         ({"nexus": {"max_price": 1}}, "nexus.max_price"),
         ({"nexus": {"odd": 1}}, "nexus.odd"),
         ({"tools": [{"type": "function"}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"min_p": 0.1}, "min_p"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_object", "json_schema": SCHEMA}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+            "response_format.json_schema.schema",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": SCHEMA | {"name": "a b"}}},
+            "response_format.json_schema.name",
+        ),
+        ({"nexus": {"max_draft_tokens": 257}}, "nexus.max_draft_tokens"),
+        ({"nexus": {"max_wait_ms": -1}}, "nexus.max_wait_ms"),
+        ({"nexus": {"nodes": "no"}}, "nexus.nodes"),
+        ({"nexus": {"nodes": True, "privacy": "verifier_only"}}, "nexus.nodes"),
         ({"unheard_of": 1}, "unheard_of"),
         ({"prompt": "x"}, "prompt"),
     ],
@@ -69,6 +105,8 @@ def test_invalid_chat_field_is_named(change, param):
         ({"logprobs": 6}, "logprobs"),
         ({"echo": True}, "echo"),
         ({"best_of": 2}, "best_of"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        *SAMPLING,
         ({"messages": []}, "messages"),
     ],
 )
@@ -94,6 +132,79 @@ def test_invalid_completion_field_is_named(change, param):
 def test_neutral_values_are_accepted(neutral):
     """A field that is not supported yet may be sent with the value that changes nothing."""
     assert "tools" not in parse(msgspec.json.encode(CHAT | neutral), ChatRequest).to_job().payload
+
+
+@pytest.mark.parametrize(("body", "model"), BOTH)
+def test_sampling_parameters_reach_the_engine(body, model):
+    """Its own fields where it takes them; extra arguments where it refuses its own fields under speculation."""
+    change = {"top_k": 20, "min_p": 0.05, "repetition_penalty": 1.1, "presence_penalty": 0.5, "frequency_penalty": -1}
+    job = parse(msgspec.json.encode(body | change | {"logit_bias": {"5": -100, "7": 2.5}}), model).to_job()
+    payload = {name: job.payload[name] for name in change}
+    assert payload == change | {"min_p": 0.0} and "logit_bias" not in job.payload
+    assert job.engine_arguments == {"nexus_min_p": 0.05, "nexus_logit_bias": [5, -100.0, 7, 2.5]}
+    assert extras_of_flat(job.engine_arguments["nexus_logit_bias"]) == {5: -100.0, 7: 2.5}
+    plain = parse(msgspec.json.encode(body | {"top_k": -1, "min_p": 0, "logit_bias": {}}), model).to_job()
+    assert (plain.engine_arguments, plain.payload["top_k"]) == ({}, 0)
+
+
+def extras_of_flat(pairs):
+    """As the verifier reads them back."""
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+
+def test_a_bias_for_a_token_that_the_model_lacks_is_refused():
+    """The engine would silently leave it out."""
+    job = parse(msgspec.json.encode(CHAT | {"logit_bias": {"5": 1, "99": 1}}), ChatRequest).to_job()
+    job.check_vocabulary(100)
+    with pytest.raises(InvalidInput, match=r"token 99.*end at 98") as caught:
+        job.check_vocabulary(99)
+    assert caught.value.param == "logit_bias"
+
+
+def test_a_schema_reaches_the_engine_unchanged():
+    """Nulls in a schema mean something there."""
+    schema = {"type": "object", "properties": {"a": {"enum": [None, 1]}}, "default": None}
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}
+    job = parse(msgspec.json.encode(CHAT | {"response_format": wanted}), ChatRequest).to_job()
+    assert job.payload["response_format"] == wanted
+    assert "response_format" not in parse(msgspec.json.encode(CHAT), ChatRequest).to_job().payload
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"logit_bias": {"5": 1}},
+        {"presence_penalty": 0.1},
+        {"frequency_penalty": -0.1},
+        {"repetition_penalty": 1.2},
+        {"response_format": {"type": "json_object"}},
+    ],
+)
+def test_what_nodes_are_not_told_says_nothing_about_them(change):
+    """Their misses on such a stream are not theirs."""
+    assert parse(msgspec.json.encode(CHAT | change), ChatRequest).to_job().shaped
+
+
+def test_filters_and_seed_are_told_to_nodes():
+    """So their drafts can be measured."""
+    body = CHAT | {"top_k": 5, "top_p": 0.9, "min_p": 0.1, "temperature": 0.7, "seed": 3, "logit_bias": {}}
+    assert not parse(msgspec.json.encode(body), ChatRequest).to_job().shaped
+
+
+@pytest.mark.parametrize(
+    ("nexus", "allowed"),
+    [
+        ({}, None),
+        ({"privacy": "any"}, True),
+        ({"nodes": True}, True),
+        ({"privacy": "verifier_only"}, False),
+        ({"privacy": "any", "nodes": False}, False),
+        ({"privacy": "verifier_only", "nodes": False}, False),
+    ],
+)
+def test_privacy_and_nodes_say_who_may_draft(nexus, allowed):
+    """Without a word it is the deployment's to decide."""
+    assert parse(msgspec.json.encode(CHAT | {"nexus": nexus}), ChatRequest).to_job().policy.allow_nodes is allowed
 
 
 def test_trace_asks_for_tokens():
