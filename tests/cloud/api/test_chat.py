@@ -4,6 +4,11 @@ import asyncio
 import json
 from typing import Any
 
+import openai
+import pytest
+
+from cloud.api.broker.policy import StreamPolicy
+
 HELLO: list[Any] = [{"role": "user", "content": "hi"}]
 
 
@@ -228,3 +233,42 @@ async def test_trace_without_origins_does_not_wait_for_each_token(gateway, step)
         model="tiny", messages=HELLO, extra_body={"nexus": {"trace": True}}
     )
     assert {t["origin"] for t in answer.nexus["trace"]} == {"plain"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_sampling_parameters_by_the_official_client(gateway, stream):
+    """OpenAI's own as arguments, the others in extra_body; what the engine refuses goes to the sampler beside them."""
+    answer = await gateway.client.chat.completions.create(
+        model="tiny",
+        messages=HELLO,
+        stream=stream,
+        n=2,
+        logit_bias={"5": -100, "7": 2.5},
+        response_format={"type": "json_object"},
+        extra_body={"min_p": 0.1, "top_k": 9, "repetition_penalty": 1.2},
+    )
+    if stream:
+        assert [chunk async for chunk in answer]
+    for sent in gateway.verifier.requests:
+        extra = sent["vllm_xargs"]
+        assert (extra["nexus_min_p"], extra["nexus_logit_bias"]) == (0.1, [5, -100, 7, 2.5])
+        assert extra["nexus_stream"] and extra["nexus_gateway"]
+        assert (sent["top_k"], sent["repetition_penalty"], sent["min_p"]) == (9, 1.2, 0)
+        assert sent["response_format"] == {"type": "json_object"} and "logit_bias" not in sent
+        assert gateway.coordinator.of(sent).shaped
+    assert len(gateway.verifier.requests) == 2
+
+
+async def test_wishes_reach_the_broker(gateway):
+    """Each choice of the request has them."""
+    wishes = {"nodes": True, "max_draft_tokens": 3, "max_wait_ms": 20}
+    await gateway.client.chat.completions.create(model="tiny", messages=HELLO, n=2, extra_body={"nexus": wishes})
+    wanted = StreamPolicy(allow_nodes=True, max_draft_tokens=3, max_wait_ms=20)
+    assert [gateway.coordinator.of(sent).policy for sent in gateway.verifier.requests] == [wanted] * 2
+
+
+async def test_a_bias_beyond_the_vocabulary_never_reaches_the_verifier(gateway):
+    """The model's size is known from the draft port."""
+    with pytest.raises(openai.BadRequestError, match=r"token 100.*end at 99") as caught:
+        await gateway.client.chat.completions.create(model="tiny", messages=HELLO, logit_bias={"100": 1})
+    assert caught.value.param == "logit_bias" and not gateway.verifier.requests
