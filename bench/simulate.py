@@ -23,6 +23,8 @@ HERE = Path(__file__).resolve().parent
 VOCABULARY = 1 << 20
 WRONG = VOCABULARY - 1
 """A token that no answer holds."""
+BRANCH_MARGIN = 1.5
+"""A second candidate is drafted where the best token leads the next by no more than this, in scaled and noised logits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +209,50 @@ class World:
         line = self._lines.get(name)
         link = self._link
         assert link is not None
-        if line is None or line.generation != generation:
+        if line is None or line.generation != generation or line.next >= len(line.answer.tokens):
             return
         pos = line.next
         token = line.answer.guesses[pos] if line.right else WRONG
         line.right = line.right and token == line.answer.tokens[pos]
         line.next += 1
         self._send(name, "n", line.epoch, pos, (token,))
+        if link.candidates > 1 and line.answer.margins:
+            self._branch(name, line)
         self._draft(name, generation)
+
+    def _branch(self, name: str, line: _Line) -> None:
+        """Drafts the runner-up of the least certain of the positions that are not verified, and a few tokens on."""
+        answer, link = line.answer, self._link
+        assert link is not None
+        outstanding = range(line.known, line.next)
+        least = min(outstanding, key=lambda pos: answer.margins[pos])
+        if line.branch == (line.known, least) or answer.margins[least] > BRANCH_MARGIN:
+            return
+        if line.branch is not None and line.branch[1] == least:
+            return
+        line.branch = (line.known, least)
+        line.branch_epoch += 1
+        epoch = line.branch_epoch
+        start, first_wrong = (
+            line.known,
+            next((pos for pos in outstanding if answer.guesses[pos] != answer.tokens[pos]), line.next),
+        )
+        tokens = [answer.guesses[pos] if pos <= first_wrong else WRONG for pos in range(start, least)]
+        right = first_wrong >= least and answer.runners_up[least] == answer.tokens[least]
+        tokens.append(answer.runners_up[least] if first_wrong >= least else WRONG)
+        self._send(name, "n/1", epoch, start, tuple(tokens))
+        for ahead in range(1, link.branch + 1):
+            pos = least + ahead
+            if pos >= len(answer.tokens):
+                break
+            token = answer.guesses[pos] if right else WRONG
+            right = right and token == answer.tokens[pos]
+
+            def send(pos: int = pos, token: int = token) -> None:
+                if line.branch_epoch == epoch:
+                    self._send(name, "n/1", epoch, pos, (token,))
+
+            self._at(self._now + ahead * link.per_token_s, send)
 
     def _send(self, name: str, tape: str, epoch: int, pos: int, tokens: tuple[int, ...]) -> None:
         message = PortDraft(stream=name, tape=tape, epoch=epoch, pos=pos, tokens=tokens)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from cloud.verifier.policy.cost import StepCost
 
 
@@ -34,21 +36,16 @@ def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost) ->
         others: tokens that the step computes besides: requests without drafts, prefill.
         cost: seconds by tokens.
     """
-    streams = len(chances)
-    slots = sorted(
-        ((chance, stream) for stream, draft in enumerate(chances) for chance in draft), key=lambda slot: -slot[0]
-    )
-    base = streams + others
+    streams, base = len(chances), len(chances) + others
     # What others need is spent in any case: it makes no slot look cheap, only dearer where the machine is full.
     sunk = cost.seconds(base) - cost.seconds(streams) if others and streams else 0.0
-    committed = float(streams)
-    best, taken = Step([], committed, cost.seconds(max(base, 1)) - sunk), 0
-    for count, (chance, _) in enumerate(slots, 1):
-        committed += chance
-        step = Step([], committed, cost.seconds(base + count) - sunk)
-        if step.rate > best.rate:
-            best, taken = step, count
-    lengths = [0] * streams
-    for _, stream in slots[:taken]:
-        lengths[stream] += 1
-    return Step(lengths, best.committed, best.seconds)
+    flat = np.fromiter((chance for draft in chances for chance in draft), dtype=np.float64)
+    if not flat.size:
+        return Step([0] * streams, float(streams), cost.seconds(max(base, 1)) - sunk)
+    owner = np.repeat(np.arange(streams), [len(draft) for draft in chances])
+    order = np.argsort(-flat, kind="stable")
+    committed = streams + np.concatenate(([0.0], np.cumsum(flat[order])))
+    seconds = cost.curve(base, len(committed)) - sunk
+    taken = int(np.argmax(committed / seconds))
+    lengths = np.bincount(owner[order[:taken]], minlength=streams)
+    return Step(lengths.tolist(), float(committed[taken]), float(seconds[taken]))

@@ -2,6 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[Any]
 
 LEARN = 0.05
 """Weight of one measured step against what was known of steps of its size."""
@@ -43,6 +49,10 @@ class StepCost:
         """Expected seconds of a step that computes so many tokens."""
         return self._scale * self._shape(tokens)
 
+    def curve(self, tokens: int, count: int) -> Numbers:
+        """Expected seconds of steps of `tokens`, `tokens` + 1, … tokens: [count]."""
+        return self._scale * self._shapes(np.arange(tokens, tokens + count))
+
     def table(self) -> dict[int, float]:
         """The profile as it stands now: seconds by tokens."""
         return {size: self._scale * time for size, time in zip(self._sizes, self._rising, strict=True)}
@@ -77,15 +87,9 @@ class StepCost:
             self._rising.append(max(time, self._rising[-1]) if self._rising else time)
 
     def _shape(self, tokens: int) -> float:
+        return float(self._shapes(np.array([tokens]))[0])
+
+    def _shapes(self, tokens: Numbers) -> Numbers:
         sizes, times = self._sizes, self._rising
-        right = bisect_right(sizes, tokens)
-        if right == 0:
-            return times[0]
-        if right < len(sizes):
-            low, high = sizes[right - 1], sizes[right]
-            share = (tokens - low) / (high - low)
-            return times[right - 1] + share * (times[right] - times[right - 1])
-        if len(sizes) == 1:
-            return times[0]
-        slope = (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
-        return times[-1] + slope * (tokens - sizes[-1])
+        beyond = 0.0 if len(sizes) == 1 else (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
+        return np.interp(tokens, sizes, times) + beyond * np.maximum(tokens - sizes[-1], 0)

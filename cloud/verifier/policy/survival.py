@@ -38,11 +38,14 @@ class Survival:
         self._hits = [0.0] * DEPTH
         self._misses = [0.0] * DEPTH
         self._hit = self._miss = 0.0
+        self._odds: list[float] = []
+        """Odds at each place, until the next observation."""
 
     def observe(self, accepted: int, *, mismatch: bool) -> None:
         """Takes in that so many leading tokens agreed, and whether the next one did not."""
         if not accepted and not mismatch:
             return
+        self._odds.clear()
         self._hit = self._hit * KEEP + accepted
         self._miss = self._miss * KEEP + mismatch
         for place in range(min(accepted + mismatch, DEPTH)):
@@ -60,6 +63,12 @@ class Survival:
         place = min(place, DEPTH - 1)
         hits, misses = self._hits[place], self._misses[place]
         return (hits + PLACE_WEIGHT * self.mean) / (hits + misses + PLACE_WEIGHT)
+
+    def odds(self) -> list[float]:
+        """Odds of `rate` at each place."""
+        if not self._odds:
+            self._odds += [_odds(self.rate(place)) for place in range(DEPTH)]
+        return self._odds
 
 
 class StreamSurvival:
@@ -81,9 +90,10 @@ class StreamSurvival:
         mean = self._source.mean
         here = (self._hit + STREAM_WEIGHT * mean) / (self._hit + self._miss + STREAM_WEIGHT)
         shift = _odds(here) / _odds(mean)
+        by_place = self._source.odds()
         chances, alive = [], 1.0
         for place in range(count):
-            odds = _odds(self._source.rate(place)) * shift
+            odds = by_place[min(place, DEPTH - 1)] * shift
             alive *= odds / (1.0 + odds)
             chances.append(alive)
         return chances
