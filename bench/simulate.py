@@ -24,7 +24,7 @@ VOCABULARY = 1 << 20
 WRONG = VOCABULARY - 1
 """A token that no answer holds."""
 BRANCH_MARGIN = 1.5
-"""A second candidate is drafted where the best token leads the next by no more than this, in scaled and noised logits."""
+"""A second candidate is drafted where the best token leads the next by no more than this (scaled, noised logits)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,4 +92,5 @@ class StepCost:
     def _shapes(self, tokens: Numbers) -> Numbers:
         sizes, times = self._sizes, self._rising
         beyond = 0.0 if len(sizes) == 1 else (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
-        return np.interp(tokens, sizes, times) + beyond * np.maximum(tokens - sizes[-1], 0)
+        shapes: Numbers = np.interp(tokens, sizes, times) + beyond * np.maximum(tokens - sizes[-1], 0)
+        return shapes
