@@ -1,6 +1,7 @@
 # Everything is done through these commands; CI calls the same ones. `make` alone lists them.
 PYTHON ?= python3
 ARGS ?=
+PART ?= compare
 BIN := .venv/bin
 PACKAGES := shared cloud desktop
 PAIR := qwen2.5-coder-0.5b qwen2.5-coder-1.5b
@@ -35,10 +36,9 @@ format: setup ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## tokens per verification on bench/prompts.jsonl, on the pair; then how often near-ties flip in bfloat16
+bench: setup ## Nexus beside stock vLLM on the pair, some 40 min (ARGS=--quick: 6 min; PART=…: see bench/README.md)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
-	@$(BIN)/python bench/run.py $(ARGS)
-	@PYTHONPATH=tests/lib $(BIN)/python bench/flips.py
+	@PYTHONPATH=tests/lib $(BIN)/python -m bench.$(PART) $(ARGS)
 
 soak: setup ## run the tests marked slow again and again, those of the Qwen pair too, in another order each time (ROUNDS=5)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)

@@ -12,14 +12,23 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+from rich.table import Table
 
 from cloud.verifier.drafts.book import Book
 from cloud.verifier.policy.cost import StepCost
 from shared.draftport.messages import Policy, PortDraft
 
 HERE = Path(__file__).resolve().parent
+H100 = HERE / "data/step-cost-2xh100-70b-fp8.json"
+"""A 70B model in FP8 on two H100: 18.9 ms for a step of one request as published for Llama-3.3-70B (NVIDIA NIM 1.8.0,
+500 in, 2000 out), and 0.09 ms for each further token, which is the slope of the inter-token latency from 1 to 200
+requests as published for Llama-3.1-70B (NIM 1.3.0; it includes reading each request's KV cache, so it is too high for
+draft tokens, which share their request's). Source: docs.nvidia.com/nim/benchmarking/llm/1.0.0/performance."""
 VOCABULARY = 1 << 20
 WRONG = VOCABULARY - 1
 """A token that no answer holds."""
@@ -293,13 +302,75 @@ def load(path: Path, temperature: float) -> list[Answer]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Nexus against plain decoding in one cell, as ratios."""
+
+    concurrency: int
+    rtt_s: float
+    throughput: float
+    """Total tokens per second."""
+    busy: float
+    """Verifier busy time per token."""
+    speed: float
+    """Tokens per second of a request, mean over requests."""
+    per_step: float
+    """Tokens committed per step, all streams together."""
+    acceptance: float
+
+
+def gain(
+    answers: Sequence[Answer], concurrency: int, profile: Mapping[int, float], link: Link, price: float = 0.5
+) -> Gain:
+    """Runs the same requests with nodes and without."""
+    requests = max(2 * concurrency, len(answers))
+    plain = World(answers, concurrency, requests, profile, None, k=0).run()
+    drafted = World(answers, concurrency, requests, profile, link, price=price).run()
+    return Gain(
+        concurrency=concurrency,
+        rtt_s=link.rtt_s,
+        throughput=drafted.tokens / drafted.seconds * plain.seconds / plain.tokens,
+        busy=drafted.busy_s / drafted.tokens * plain.tokens / plain.busy_s,
+        speed=fmean(drafted.speeds) / fmean(plain.speeds),
+        per_step=drafted.tokens / drafted.steps,
+        acceptance=drafted.accepted / max(drafted.drafted, 1),
+    )
+
+
 def main() -> int:
-    """Prints gains over plain decoding."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--traces", type=Path, default=HERE / "data/traces.jsonl")
-    parser.add_argument("--temperature", type=float, default=0.0)
+    """Prints gains over plain decoding, or writes them as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=Path, default=HERE / "data/traces.jsonl", help="recorded answers")
+    parser.add_argument("--step-cost", type=Path, default=H100, help="JSON, seconds by tokens of a step")
+    parser.add_argument("--temperature", type=float, default=0.0, help="of the recorded answers to use")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128])
+    parser.add_argument("--rtt-steps", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0], help="in plain steps")
+    parser.add_argument("--per-token-ms", type=float, default=2.0, help="a node's time for one drafted token")
+    parser.add_argument("--candidates", type=int, default=1, help="lines of guesses that a node keeps for a stream")
+    parser.add_argument("--wait-price", type=float, default=0.5, help="as of `nexus verifier serve`")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
     options = parser.parse_args()
-    print(options)
+    profile = {int(tokens): seconds for tokens, seconds in json.loads(options.step_cost.read_text()).items()}
+    answers = load(options.traces, options.temperature)
+    table = Table("concurrency", "RTT, steps", "tokens/s", "busy per token", "request speed", "tokens/step", "accepted")
+    gains = []
+    for rtt in options.rtt_steps:
+        for concurrency in options.concurrency:
+            link = Link(rtt * StepCost(profile).seconds(1), options.per_token_ms / 1000, candidates=options.candidates)
+            gains.append(found := gain(answers, concurrency, profile, link, options.wait_price))
+            table.add_row(
+                str(concurrency),
+                f"{rtt:g}",
+                f"{found.throughput:.2f} x",
+                f"{found.busy:.2f} x",
+                f"{found.speed:.2f} x",
+                f"{found.per_step:.2f}",
+                f"{found.acceptance:.0%}",
+            )
+        table.add_section()
+    Console().print(table)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(found) for found in gains], indent=1) + "\n")
     return 0
 
 
