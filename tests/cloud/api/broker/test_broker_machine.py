@@ -26,7 +26,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.play = self.make_play(tapes_per_stream=2, candidates=2, max_faults=5)
+        self.play = self.make_play(tapes_per_stream=2, candidates=2, max_faults=5, max_excess=20)
         self.truth: dict[str, list[int]] = {}
         self.joined: dict[str, bool] = {}
         """Node to whether it may be given streams."""
@@ -95,6 +95,16 @@ class Machine(RuleBasedStateMachine):
         if node in self.joined:
             self.joined[node] = True
             self.carry(self.play.resume(node))
+
+    @rule(node=NODES)
+    def break_the_protocol(self, node: str) -> None:
+        if node in self.joined:
+            self.carry(self.play.send(ev.NodeBroke(NodeId(node))))
+
+    @rule(node=NODES, stream=STREAMS, epoch=st.integers(0, 3))
+    def flood(self, node: str, stream: str, epoch: int) -> None:
+        for _ in range(40):
+            self.carry(self.play.draft(node, stream, len(self.truth.get(stream, PROMPT)), (1, 2), epoch))
 
     @rule(stream=STREAMS)
     def open(self, stream: str) -> None:
