@@ -91,8 +91,14 @@ class Book:
     def committed(self, stream: str) -> Sequence[int]:
         return self._streams[stream].committed
 
-    def receive(self, message: PortDraft | DropTape | Policy, now: float) -> None:
-        """Takes a gateway's message in; what breaks a rule is counted and dropped."""
+    def receive(self, message: PortDraft | DropTape | Policy, came: float, last: float | None = None) -> None:
+        """Takes a gateway's message in; what breaks a rule is counted and dropped.
+
+        Args:
+            message: several drafts that follow each other may be one.
+            came: when it came, in monotonic seconds.
+            last: when the last part of it came.
+        """
         if isinstance(message, PortDraft):
             self.tally.messages += 1
             self.tally.received += len(message.tokens)
@@ -103,14 +109,14 @@ class Book:
             return
         match message:
             case PortDraft():
-                self._draft(stream, message, now)
+                self._draft(stream, message, came, came if last is None else last)
             case DropTape():
                 stream.lines.pop(message.tape, None)
             case Policy():
                 stream.wait_s = min(max(0.0, message.wait_ms / 1000), WAIT_LIMIT_S)
                 stream.k = max(0, message.k)
 
-    def _draft(self, stream: Stream, message: PortDraft, now: float) -> None:
+    def _draft(self, stream: Stream, message: PortDraft, came: float, last: float) -> None:
         if message.pos < 0 or not all(0 <= token < self._vocabulary for token in message.tokens):
             self.tally.invalid += len(message.tokens)
             return
@@ -121,7 +127,7 @@ class Book:
                 return
             survival = StreamSurvival(self._survival(message.tape, self._bands[stream.stream]))
             line = stream.lines[message.tape] = Line(survival, self._sources[message.tape].responses)
-        self.tally.lost(stream.write(line, message.epoch, message.pos, message.tokens, now))
+        self.tally.lost(stream.write(line, message.epoch, message.pos, message.tokens, came, last))
 
     def _survival(self, name: str, temperature: int) -> Survival:
         source = self._sources.setdefault(name, _Source())

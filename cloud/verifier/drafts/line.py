@@ -27,9 +27,26 @@ class Line:
     """How many they were."""
 
     def write(
-        self, epoch: int, pos: int, tokens: Sequence[int], committed: Sequence[int], committed_at: float, now: float
+        self,
+        epoch: int,
+        pos: int,
+        tokens: Sequence[int],
+        committed: Sequence[int],
+        committed_at: float,
+        came: float,
+        last: float,
     ) -> dict[Taken, int]:
-        """Takes a draft in; see `Tape.write`. `committed_at` is when the last token was committed."""
+        """Takes a draft in; see `Tape.write`.
+
+        Args:
+            epoch: as there, like the next three.
+            pos: absolute position of `tokens[0]`.
+            tokens: guesses.
+            committed: all tokens of the stream so far.
+            committed_at: when the last of them was committed; times are monotonic seconds.
+            came: when the first of the guesses came.
+            last: when the last of them came.
+        """
         known = max(self.tape.end, len(committed)) if self.tape.tokens else len(committed)
         lost = self.tape.write(epoch, pos, tokens, committed)
         stale = lost.get(Taken.STALE, 0)
@@ -38,14 +55,15 @@ class Line:
         if self._called is not None:
             called_at, called_pos = self._called
             if pos + len(tokens) > called_pos:
-                self.responses.responded(now - called_at)
+                self.responses.responded(came - called_at)
+                self.responses.followed(len(tokens) - 1, last - came)
                 self._called = None
         elif self._last_in is not None and pos + len(tokens) > known:
-            self.responses.followed(len(tokens), now - self._last_in)
+            self.responses.followed(len(tokens), last - self._last_in)
         if stale or (lost.get(Taken.LATE, 0) and self.tape.contradicted(epoch)):
             self._called = (committed_at, len(committed))
         else:
-            self._last_in, self._block = now, len(tokens)
+            self._last_in, self._block = last, len(tokens)
         return lost
 
     def commit(self, pos: int, tokens: Sequence[int], now: float) -> None:

@@ -63,9 +63,11 @@ class Stream:
     _retry_at: int = 0
     """Number of tokens from which on the stream may wait again."""
 
-    def write(self, line: Line, epoch: int, pos: int, tokens: Sequence[int], now: float) -> dict[Taken, int]:
-        """Takes a draft in; see `Tape.write`."""
-        lost = line.write(epoch, pos, tokens, self.committed, self.committed_at or now, now)
+    def write(
+        self, line: Line, epoch: int, pos: int, tokens: Sequence[int], came: float, last: float
+    ) -> dict[Taken, int]:
+        """Takes a draft in; see `Line.write`."""
+        lost = line.write(epoch, pos, tokens, self.committed, self.committed_at or came, came, last)
         if self.held and sum(lost.values()) < len(tokens):
             self.held, self.misses = False, 0
         return lost

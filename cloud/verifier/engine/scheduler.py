@@ -140,10 +140,10 @@ class DraftScheduler(Scheduler):
         return output
 
     def _receive(self) -> None:
-        now = time.monotonic()
-        for message in self._port.mailbox.drain():
+        for letter in self._port.mailbox.drain():
+            message = letter.message
             if not isinstance(message, Resync):
-                self._book.receive(message, now)
+                self._book.receive(message, letter.came, letter.last)
                 continue
             for request_id, stream in self._streams.items():
                 if stream == message.stream:

@@ -8,6 +8,7 @@ import pytest
 
 from cloud.verifier.drafts.book import Book
 from cloud.verifier.policy.cost import StepCost
+from cloud.verifier.port.mailbox import Letter
 from shared.draftport.messages import Policy, PortDraft
 
 pytest.importorskip("vllm")
@@ -26,7 +27,7 @@ class BusyMailbox:
         return True
 
     def drain(self) -> list[Any]:
-        return [PortDraft(stream="another", tape="t", epoch=0, pos=1, tokens=(1,))]
+        return [Letter(PortDraft(stream="another", tape="t", epoch=0, pos=1, tokens=(1,)), 0.0, 0.0)]
 
 
 def request(name: str, **fields: Any) -> Any:

@@ -75,7 +75,7 @@ async def test_a_stream_and_a_restart_over_the_real_port(world: Any, link: Any) 
         told: list[Any] = []
 
         def heard() -> bool:
-            told.extend(server.mailbox.drain())
+            told.extend(letter.message for letter in server.mailbox.drain())
             return len(told) >= 2
 
         await world.until(heard)
