@@ -20,6 +20,9 @@ _CHARACTERS = re.compile(r"contains (\d+) characters")
 _OUTPUT = re.compile(r"max_(?:completion_)?tokens=(\d+) cannot be greater than max_model_len=(\d+)")
 _NO_ROOM = "max_tokens must be at least 1, got 0"
 """We never send less than 1: it is what remains behind a prompt as long as the context."""
+_GRAMMAR = re.compile(r"grammar|json schema|structured output", re.IGNORECASE)
+_GRAMMAR_HEAD = re.compile(r"^.*?grammar error:\s*", re.IGNORECASE | re.DOTALL)
+_BACKENDS = re.compile(r"xgrammar|guidance|outlines", re.IGNORECASE)
 _TAIL = re.compile(r"\s*\((?:parameter|value)=.*\)\s*$", re.DOTALL)
 _INTERNAL = re.compile(r"/[\w.-]+/|\\\\|Traceback|0x[0-9a-f]{6}|vllm", re.IGNORECASE)
 _MESSAGE_LIMIT = 300
@@ -82,10 +85,23 @@ def _bad_request(message: str, param: str | None, asked: Asked) -> NexusError:
             "an answer. Shorten the prompt.",
             param=asked.prompt_param,
         )
-    line = _TAIL.sub("", message).strip().split("\n")[0]
+    if _GRAMMAR.search(message):
+        return _no_grammar(message)
+    line = _first_line(message)
     if not line or len(line) > _MESSAGE_LIMIT or _INTERNAL.search(line):
         line = "The model cannot work on this request as it is."
     return InvalidInput(line, param=param if param and param.isidentifier() else None)
+
+
+def _no_grammar(message: str) -> InvalidInput:
+    line = _first_line(_GRAMMAR_HEAD.sub("", message)).rstrip(".")
+    if not line or len(line) > _MESSAGE_LIMIT or _INTERNAL.search(line) or _BACKENDS.search(line):
+        line = "the schema is wrong, or uses something that the grammar engine does not support"
+    return InvalidInput(f"`response_format` cannot be followed: {line}.", param="response_format")
+
+
+def _first_line(message: str) -> str:
+    return _TAIL.sub("", message).strip().split("\n")[0]
 
 
 def _size(message: str) -> str:

@@ -121,6 +121,22 @@ async def test_prompt_that_does_not_fit(gateway, message, numbers):
     check(await gateway.post(GOOD | {"stream": True}), 400, "context_length_exceeded", "messages")
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Grammar error: Invalid type: no-such-type", "Invalid type: no-such-type"),
+        ("The provided JSON schema contains features not supported by xgrammar.", "does not support"),
+        ("Failed to convert the grammar at /opt/x/y.py", "does not support"),
+    ],
+)
+async def test_a_schema_that_the_engine_refuses(gateway, text, told):
+    """400 on response_format, in the engine's words as far as they help."""
+    gateway.verifier.status = 400
+    gateway.verifier.body = {"error": {"message": text, "type": "BadRequestError", "param": None, "code": 400}}
+    message = check(await gateway.post(GOOD), 400, "invalid_request", "response_format")
+    assert told in message and "xgrammar" not in message and "/opt" not in message
+
+
 async def test_too_many_output_tokens(gateway):
     """An output limit beyond the context is 400 on max_tokens."""
     gateway.verifier.status = 400
