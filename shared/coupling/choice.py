@@ -6,6 +6,7 @@ nothing else in `shared` may import it, so that a gateway needs no torch.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -40,6 +41,18 @@ class RowParameters:
         return RowParameters(**pick)
 
 
+class Ranking(NamedTuple):
+    """The choice of each row, and what it would have been without that token."""
+
+    tokens: torch.Tensor
+    """int64 [rows], as `choose` gives them."""
+    runners_up: torch.Tensor
+    """int64 [rows]; meaningless where the margin is infinite, because no second token is left by the filters."""
+    margins: torch.Tensor
+    """float32 [rows], 0 or more: how far the runner-up's scaled and noised logit (at temperature 0 its logit) is
+    behind. The smaller, the likelier does a model with slightly other logits take the runner-up."""
+
+
 def choose(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
     """The target's token of each row.
 
@@ -57,7 +70,26 @@ def choose(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
     return tokens
 
 
+def rank(logits: torch.Tensor, rows: RowParameters) -> Ranking:
+    """What `choose` chooses, with the runner-up of each row; arguments as there."""
+    tokens = choose(logits, rows)
+    scores = logits.clone()
+    sampled = (rows.temperature >= GREEDY_BELOW).nonzero().squeeze(1)
+    if sampled.numel():
+        scores[sampled] = _noised(logits[sampled], rows.at(sampled))
+    every = torch.arange(len(tokens), device=tokens.device)
+    best = scores[every, tokens]
+    scores[every, tokens] = float("-inf")
+    second = scores.max(dim=1)
+    return Ranking(tokens, second.indices, (best - second.values).clamp_min(0.0))
+
+
 def _sample(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    return _noised(logits, rows).argmax(dim=1)
+
+
+def _noised(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    """Filtered, scaled logits plus noise; minus infinity for what cannot win."""
     scaled = logits / rows.temperature.unsqueeze(1)
     scaled = filter_logits(scaled, rows.top_k, rows.top_p, rows.min_p)
     # Noise is bounded, so a token far enough below the best one cannot win: hash only the others.
@@ -67,4 +99,4 @@ def _sample(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
     noise = gumbel.from_uniform(gumbel.uniform(gumbel.hash_tokens(prefix, token.int()), torch), torch)
     noised = torch.full_like(scaled, float("-inf"))
     noised[row, token] = scaled[row, token] + noise
-    return noised.argmax(dim=1)
+    return noised

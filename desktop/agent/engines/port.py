@@ -42,6 +42,11 @@ class Drafted(NamedTuple):
     continues no text. Starting again from the same prefix would end the same way."""
     last: bool
     """The round is over; nothing follows until the next `start`."""
+    runner_up: int | None = None
+    """What would have been drafted if `token` did not exist; None when the round was started without runners-up,
+    the engine cannot say, or there is no other token."""
+    margin: float | None = None
+    """How far the runner-up's score is behind, 0 or more, in scaled and noised logits; None with the runner-up."""
 
 
 class DraftEngine(Protocol):
@@ -75,11 +80,21 @@ class DraftEngine(Protocol):
         """Whether a round is running."""
         ...
 
-    def start(self, stream: StreamId, tokens: Sequence[int], count: int, sampling: Sampling, seed: int | None) -> None:
+    def start(
+        self,
+        stream: StreamId,
+        tokens: Sequence[int],
+        count: int,
+        sampling: Sampling,
+        seed: int | None,
+        runners_up: bool = False,
+    ) -> None:
         """Begin a round after `tokens`, in place of the stream's running one.
 
         KV cache of the prefix that `tokens` shares with what the stream computed before is reused, so
         rolling back to a divergence costs about one step.
+
+        With `runners_up` the tokens come with their runner-up where the engine can say; they are the same tokens.
 
         Raises `EngineError` for an empty prefix, one that fills `max_model_len`, a count below 1, an id
         outside the vocabulary, or one stream too many.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from desktop.agent.engines.checks import check_round, check_streams, fit_model_len, read_model_config
 from desktop.agent.engines.port import Drafted, EngineConfig
-from desktop.agent.engines.vllm_coupling import CoupledChoice
+from desktop.agent.engines.vllm_coupling import RUNNERS_UP, CoupledChoice
 from shared.errors import EngineError
 from shared.ids import StreamId
 from shared.sampling import Sampling
@@ -36,11 +36,12 @@ CPU_PREFILL = 512
 
 
 class _Round:
-    __slots__ = ("end", "pos", "request", "stream")
+    __slots__ = ("end", "number", "pos", "request", "stream")
 
-    def __init__(self, stream: StreamId, request: str, pos: int, end: int) -> None:
+    def __init__(self, stream: StreamId, number: int, pos: int, end: int) -> None:
         self.stream = stream
-        self.request = request
+        self.number = number
+        self.request = f"{stream}:{number}"
         self.pos = pos
         self.end = end
 
@@ -95,27 +96,36 @@ class VllmEngine:
     def busy(self) -> bool:
         return bool(self._rounds)
 
-    def start(self, stream: StreamId, tokens: Sequence[int], count: int, sampling: Sampling, seed: int | None) -> None:
+    def start(
+        self,
+        stream: StreamId,
+        tokens: Sequence[int],
+        count: int,
+        sampling: Sampling,
+        seed: int | None,
+        runners_up: bool = False,
+    ) -> None:
         check_round(tokens, count, vocabulary=self.vocabulary, max_model_len=self.max_model_len)
         self.stop(stream)
         check_streams(len(self._rounds), self.max_streams)
         count = min(count, self.max_model_len - len(tokens))
         self._number += 1
-        request = f"{stream}:{self._number}"
+        current = _Round(stream, self._number, len(tokens), len(tokens) + count)
         parameters = SamplingParams(
             temperature=0.0,
             max_tokens=count,
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
-            extra_args={EXTRA: coupling(sampling, seed)},
+            extra_args={EXTRA: coupling(sampling, seed), RUNNERS_UP: current.number if runners_up else None},
         )
         try:
-            self._engine.add_request(request, tokens_input(list(tokens)), parameters)
+            self._engine.add_request(current.request, tokens_input(list(tokens)), parameters)
         except Exception as exc:
             raise EngineError(f"vLLM refused to draft: {exc}") from exc
-        current = _Round(stream, request, len(tokens), len(tokens) + count)
-        self._rounds[stream] = self._requests[request] = current
+        if runners_up:
+            CoupledChoice.notes[current.number] = None
+        self._rounds[stream] = self._requests[current.request] = current
 
     def stop(self, stream: StreamId) -> None:
         current = self._rounds.get(stream)
@@ -153,16 +163,19 @@ class VllmEngine:
         if not 0 <= token < self.vocabulary:
             self.stop(current.stream)
             return Drafted(current.stream, current.pos, None, True)
-        pos = current.pos
+        pos, note = current.pos, CoupledChoice.notes.get(current.number)
         current.pos += 1
         last = current.pos >= current.end
         if last:
             self._end(current)
-        return Drafted(current.stream, pos, token, last)
+        if note is None or note.pos != pos or note.runner_up >= self.vocabulary:
+            return Drafted(current.stream, pos, token, last)
+        return Drafted(current.stream, pos, token, last, note.runner_up, note.margin)
 
     def _end(self, current: _Round) -> None:
         del self._rounds[current.stream]
         del self._requests[current.request]
+        CoupledChoice.notes.pop(current.number, None)
 
     def close(self) -> None:
         for stream in list(self._rounds):

@@ -28,7 +28,15 @@ class CountingEngine:
     def busy(self) -> bool:
         return bool(self._rounds)
 
-    def start(self, stream: StreamId, tokens: Sequence[int], count: int, sampling: Sampling, seed: int | None) -> None:
+    def start(
+        self,
+        stream: StreamId,
+        tokens: Sequence[int],
+        count: int,
+        sampling: Sampling,
+        seed: int | None,
+        runners_up: bool = False,
+    ) -> None:
         if tuple(tokens[:2]) == DEADLY:
             os.abort()
         self._rounds[stream] = (len(tokens), tokens[-1], count)

@@ -37,8 +37,16 @@ class EngineProcess:
     def busy(self) -> bool:
         return bool(self._call("busy"))
 
-    def start(self, stream: StreamId, tokens: Sequence[int], count: int, sampling: Sampling, seed: int | None) -> None:
-        self._call("start", stream, list(tokens), count, msgspec.to_builtins(sampling), seed)
+    def start(
+        self,
+        stream: StreamId,
+        tokens: Sequence[int],
+        count: int,
+        sampling: Sampling,
+        seed: int | None,
+        runners_up: bool = False,
+    ) -> None:
+        self._call("start", stream, list(tokens), count, msgspec.to_builtins(sampling), seed, runners_up)
 
     def stop(self, stream: StreamId) -> None:
         self._call("stop", stream)
@@ -94,8 +102,8 @@ def main() -> None:
                 case "busy":
                     result: Any = engine.busy
                 case "start":
-                    *round_, sampling, seed = arguments
-                    result = engine.start(*round_, msgspec.convert(sampling, Sampling), seed)
+                    *round_, sampling, seed, runners_up = arguments
+                    result = engine.start(*round_, msgspec.convert(sampling, Sampling), seed, runners_up)
                 case "step":
                     result = [tuple(drafted) for drafted in engine.step()]
                 case _:

@@ -229,3 +229,65 @@ def test_seeds_lead_to_different_drafts_where_the_engine_couples(engine: DraftEn
     tokens = prompt(14, 15)
     drafts = {tuple(sampled(engine, A, tokens, 8, seed=seed)) for seed in range(6)}
     assert len(drafts) == 1 if engine.name == "fake" else len(drafts) >= 4
+
+
+def ranked(
+    engine: DraftEngine, tokens: Sequence[int], count: int, sampling: Sampling = GREEDY, seed: int | None = None
+) -> list[Drafted]:
+    """A round with runners-up."""
+    engine.start(A, tokens, count, sampling, seed, True)
+    return run(engine)
+
+
+@pytest.mark.parametrize(("sampling", "seed"), [(GREEDY, None), (SAMPLED, 5), (Sampling(temperature=0.8), 6)])
+def test_runners_up_change_no_token(engine: DraftEngine, sampling: Sampling, seed: int | None) -> None:
+    """They are other tokens of the vocabulary, with a margin, and come only when they were asked for."""
+    tokens = prompt(16, 20)
+    engine.start(A, tokens, 12, sampling, seed)
+    plain = run(engine)
+    assert all(item.runner_up is None and item.margin is None for item in plain)
+    items = ranked(engine, tokens, 12, sampling, seed)
+    assert [item[:4] for item in items] == [item[:4] for item in plain]
+    told = [item for item in items if item.runner_up is not None]
+    assert len(told) >= 6
+    for item in told:
+        assert item.runner_up is not None and item.margin is not None
+        assert 0 <= item.runner_up < engine.vocabulary and item.runner_up != item.token and item.margin >= 0
+
+
+def test_a_runner_up_is_the_second_best(engine: DraftEngine) -> None:
+    """Greedily the second-likeliest token; among the two likeliest, with noise, the one that was not chosen."""
+    tokens = prompt(17, 20)
+    [best] = ranked(engine, tokens, 1)
+    assert best.runner_up is not None
+    for seed in range(6):
+        [item] = ranked(engine, tokens, 1, Sampling(temperature=1.0, top_k=2), seed)
+        assert {item.token, item.runner_up} == {best.token, best.runner_up}
+
+
+def test_a_runner_up_belongs_to_its_position_not_to_the_round(engine: DraftEngine) -> None:
+    """In pieces, after a rollback, and beside a stream without them: position by position the same."""
+    tokens = prompt(18, 40)
+    whole = ranked(engine, tokens, 8, SAMPLED, 9)
+    pieces: list[Drafted] = []
+    for count in (3, 5):
+        start(engine, B, prompt(19, 12), 6)
+        engine.start(C, prompt(20, 12), 6, SAMPLED, 3)
+        known = [item.token for item in pieces if item.token is not None]
+        pieces += [item for item in ranked(engine, tokens + known, count, SAMPLED, 9) if item.stream == A]
+    assert [item.runner_up for item in pieces] == [item.runner_up for item in whole]
+    assert [item.margin for item in pieces] == pytest.approx([item.margin for item in whole], abs=1e-3)
+
+
+def test_a_stream_that_branches_off_another_equals_from_scratch(engine: DraftEngine) -> None:
+    """What it takes over of the other's cache, long or short, leaves no trace; nor does it disturb the other."""
+    tokens = prompt(21, 60)
+    guessed = draft(engine, A, tokens, 8)
+    for agreed in (7, 3):
+        branch = tokens + guessed[:agreed] + [99]
+        engine.forget(B)
+        assert draft(engine, B, branch, 6) == from_scratch(engine, branch, 6)
+    engine.forget(B)
+    branch = [*tokens[:50], 98]
+    assert draft(engine, B, branch, 6) == from_scratch(engine, branch, 6)
+    assert draft(engine, A, tokens + guessed[:4], 4) == guessed[4:]
