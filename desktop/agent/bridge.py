@@ -138,7 +138,8 @@ class Bridge:
         """Pass on a guess, unless its stream has ended meanwhile."""
         session, _, stream = draft.stream.partition("/")
         if self._outbox is not None and session == str(self._session) and stream in self._streams:
-            self._tally.drafted(len(draft.tokens))
+            if not draft.candidate:
+                self._tally.drafted(len(draft.tokens))
             self._outbox.put(replace(draft, stream=stream))
 
     def worker_failed(self) -> None:

@@ -32,7 +32,11 @@ class Outbox:
             raise LocalMisuse("nothing can be sent on a session that is closed")
         match message:
             case Draft():
-                self._drop(lambda old: old.stream == message.stream and old.epoch < message.epoch)
+                self._drop(
+                    lambda old: (
+                        (old.stream, old.candidate) == (message.stream, message.candidate) and old.epoch < message.epoch
+                    )
+                )
                 if self._drafts >= self._limit:
                     self._drop_oldest()
                 self._drafts += 1

@@ -81,7 +81,13 @@ class ProcessWorker:
         async for message in self._read(client, self._messages):
             match message:
                 case DraftBlock():
-                    yield Draft(stream=message.stream, epoch=message.epoch, pos=message.pos, tokens=message.tokens)
+                    yield Draft(
+                        stream=message.stream,
+                        epoch=message.epoch,
+                        pos=message.pos,
+                        tokens=message.tokens,
+                        candidate=message.candidate,
+                    )
                 case Failed():
                     self._log.debug(
                         "stream_failed",
@@ -101,6 +107,7 @@ class ProcessWorker:
                 seed=message.seed,
                 k=message.k,
                 ahead=message.ahead,
+                candidates=message.candidates,
             )
         )
 

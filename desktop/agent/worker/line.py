@@ -19,6 +19,14 @@ ROUND_TOKENS: Final = 512
 moving ahead of goes on, which saves the cost of a new round."""
 
 
+class Guess(NamedTuple):
+    """A drafted token, and what would have been drafted without it; see `engines.port.Drafted`."""
+
+    token: int
+    runner_up: int | None = None
+    margin: float | None = None
+
+
 class Block(NamedTuple):
     """Guesses to send: `tokens[0]` is for position `pos`."""
 
@@ -57,7 +65,7 @@ class GuessLine:
         if k < 1 or ahead < 1:
             raise InvalidInput(f"k is {k} and ahead is {ahead}; both must be at least 1.", param="ahead")
         self._committed = list(tokens)
-        self._guesses: list[int] = []
+        self._guesses: list[Guess] = []
         self._sent = len(tokens)
         self._k = k
         self._ahead = ahead
@@ -77,6 +85,16 @@ class GuessLine:
         """Guesses that the target has not passed yet."""
         return len(self._guesses)
 
+    @property
+    def text(self) -> Sequence[int]:
+        """The committed tokens; not a copy."""
+        return self._committed
+
+    @property
+    def guesses(self) -> Sequence[Guess]:
+        """For the positions from `committed` on; not a copy."""
+        return self._guesses
+
     def advance(self, pos: int, tokens: Sequence[int]) -> int:
         """Take the target's tokens from `pos` on; how many of the new ones had been guessed.
 
@@ -90,7 +108,7 @@ class GuessLine:
             return 0
         agreed = 0
         for guess, token in zip(self._guesses, new, strict=False):
-            if guess != token:
+            if guess.token != token:
                 break
             agreed += 1
         diverged = agreed < len(new) and agreed < len(self._guesses)
@@ -107,14 +125,23 @@ class GuessLine:
         self._stuck = False
         return agreed
 
-    def drafted(self, pos: int, token: int | None, last: bool) -> None:
+    def adopt(self, guesses: Sequence[Guess]) -> None:
+        """Go on from guesses for the positions from `committed` on that were made elsewhere; only when there are no
+        own ones. The next `blocks` send them."""
+        if not self._guesses:
+            self._guesses += guesses[: self._ahead]
+            self._stuck = False
+
+    def drafted(
+        self, pos: int, token: int | None, last: bool, runner_up: int | None = None, margin: float | None = None
+    ) -> None:
         """Take one token of the running round, or its end without one. Anything else is ignored."""
         if not self._running or pos != len(self._committed) + len(self._guesses):
             return
         if token is None:
             self._stuck = True
         else:
-            self._guesses.append(token)
+            self._guesses.append(Guess(token, runner_up, margin))
         if last or token is None:
             self._running = False
 
@@ -130,7 +157,7 @@ class GuessLine:
         if room > 0 and worth and not self._stuck:
             self._running, self._stop = True, False
             count = min(max(ROUND_TOKENS, self._ahead), self._limit - position)
-            return StartRound((*self._committed, *self._guesses), count)
+            return StartRound((*self._committed, *(guess.token for guess in self._guesses)), count)
         if self._stop:
             self._stop = False
             return StopRound()
@@ -151,8 +178,8 @@ class GuessLine:
             size = min(near if near > 0 else self._k, end - self._sent)
             if near <= 0 and open_end and size < self._k:
                 break
-            tokens = tuple(self._guesses[self._sent - base : self._sent - base + size])
-            found.append(Block(self.epoch, self._sent, tokens))
+            tokens = self._guesses[self._sent - base : self._sent - base + size]
+            found.append(Block(self.epoch, self._sent, tuple(guess.token for guess in tokens)))
             self._sent += size
         return found
 

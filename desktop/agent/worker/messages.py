@@ -32,6 +32,7 @@ class OpenStream(WorkerMessage, frozen=True, kw_only=True, tag="open"):
     seed: int | None
     k: int
     ahead: int
+    candidates: int = 1
 
 
 class AdvanceStream(WorkerMessage, frozen=True, kw_only=True, tag="advance"):
@@ -84,6 +85,7 @@ class DraftBlock(WorkerMessage, frozen=True, kw_only=True, tag="draft"):
     epoch: int
     pos: int
     tokens: tuple[int, ...]
+    candidate: int = 0
 
 
 class Stats(WorkerMessage, frozen=True, kw_only=True, tag="stats"):

@@ -30,6 +30,18 @@ async def test_a_newer_epoch_replaces_older_drafts_of_its_stream_only() -> None:
     assert box.dropped_tokens == 4
 
 
+async def test_a_newer_epoch_of_one_candidate_leaves_the_others_alone() -> None:
+    """Each counts its epochs for itself."""
+    box = Outbox()
+    main, old, new = (
+        Draft(stream="a", epoch=epoch, pos=0, tokens=(1, 2), candidate=candidate)
+        for epoch, candidate in ((0, 0), (3, 1), (4, 1))
+    )
+    for message in (main, old, new):
+        box.put(message)
+    assert await rest(box) == [main, new]
+
+
 async def test_a_full_queue_gives_up_its_oldest_draft_and_never_a_control_message() -> None:
     """A stuck socket costs drafts, not memory, and not the Hold."""
     box = Outbox(drafts_limit=2)

@@ -47,8 +47,21 @@ def guess(tokens: list[int], count: int) -> list[int]:
     return line[len(tokens) :]
 
 
-def opened(stream: str, tokens: list[int], k: int = 4, ahead: int = 8) -> OpenStream:
-    return OpenStream(stream=stream, tokens=tuple(tokens), sampling=Sampling(), seed=None, k=k, ahead=ahead)
+def runner_up(token: int, vocabulary: int) -> int:
+    """Its second choice where `token` is the first."""
+    return 16 + (token - 16 + 2) % (vocabulary - 16)
+
+
+def opened(stream: str, tokens: list[int], k: int = 4, ahead: int = 8, candidates: int = 1) -> OpenStream:
+    return OpenStream(
+        stream=stream,
+        tokens=tuple(tokens),
+        sampling=Sampling(),
+        seed=None,
+        k=k,
+        ahead=ahead,
+        candidates=candidates,
+    )
 
 
 async def next_of(messages: AsyncIterator[FromWorker], kind: type[M]) -> M:
@@ -114,6 +127,34 @@ async def test_two_streams_draft_ahead_agree_and_diverge(spawn: Spawn, start: St
     await client.send(AdvanceStream(stream="one", pos=10, tokens=(5,)))
     await client.send(AdvanceStream(stream="two", pos=2, tokens=(5,)))
     assert (await blocks(messages, "two", 3))[0] == (1, 3, guess([*two, 5], 3))
+
+
+async def test_a_divergence_to_a_runner_up_was_answered_before(spawn: Spawn, start: Start) -> None:
+    """A candidate's block holds what follows the runner-up; the main line takes it over and goes on behind it."""
+    client = await spawn(start)
+    messages = aiter(client)
+    tokens = [20, 21, 22]
+    await client.send(opened("one", tokens, candidates=2))
+    line = guess(tokens, 8)
+    found: dict[int, list[int]] = {0: [], 1: []}
+    while len(found[0]) < 8 or not any(a != b for a, b in zip(found[1][:-1], line, strict=False)):
+        block = await next_of(messages, DraftBlock)
+        assert (block.epoch, block.pos) == (0, 3 + len(found[block.candidate])), "both begin at the committed end"
+        found[block.candidate] += block.tokens
+    ahead = found[1]
+    branch = next(index for index, (a, b) in enumerate(zip(ahead, line, strict=False)) if a != b)
+    assert ahead[branch] == runner_up(line[branch], VOCABULARY)
+    diverged = [*tokens, *ahead[: branch + 1]]
+    assert ahead[branch + 1 :] == guess(diverged, len(ahead) - branch - 1)
+
+    await client.send(AdvanceStream(stream="one", pos=3, tokens=tuple(ahead[: branch + 1])))
+    redrafted: list[int] = []
+    while len(redrafted) < 8:
+        block = await next_of(messages, DraftBlock)
+        if not block.candidate:
+            assert (block.epoch, block.pos) == (1, len(diverged) + len(redrafted))
+            redrafted += block.tokens
+    assert redrafted == guess(diverged, 8)
 
 
 async def test_stopping_all_frees_every_place(spawn: Spawn, start: Start) -> None:
