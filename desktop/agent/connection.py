@@ -145,13 +145,20 @@ async def _receive(socket: ClientConnection, session: NodeSession) -> CloudMessa
 
 
 async def _carry(socket: ClientConnection, session: NodeSession, listener: Listener, outbox: Outbox) -> Ended:
-    """Both directions at once. The first that ends, ends the other; the reader ends only by an exception."""
+    """Both directions at once. The first that ends, ends the other; the reader ends only by an exception.
+
+    A closed connection may show at the writer first, while a `Refuse` still lies unread: how it ended is for the
+    reader to say, which reads on to the close frame.
+    """
     reader = asyncio.create_task(_read(socket, session, listener))
     writer = asyncio.create_task(_write(socket, session, listener, outbox))
     try:
-        done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+        if writer.done() and isinstance(writer.exception(), ConnectionClosed):
+            await asyncio.wait((reader,))
+        if reader.done():
+            reader.result()
+        writer.result()
         return Ended("This node left")
     finally:
         for task in (reader, writer):
