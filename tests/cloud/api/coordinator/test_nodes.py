@@ -58,6 +58,26 @@ async def test_a_stream_is_drafted_verified_and_closed(world: Any) -> None:
     assert figures.origins == ("accepted", "corrected") and figures.node_class == "any"
 
 
+async def test_a_candidate_reaches_the_verifier_on_a_tape_of_its_own(world: Any) -> None:
+    """As many as the gateway asks for; its acceptance is the node's, and its tape goes with the node's."""
+    port = await world.port()
+    gateway = await world.gateway(port, candidates=2)
+    node = await (await world.node()).join()
+    await start(world, gateway, port, "s")
+    opened = await node.next(Open)
+    assert opened.candidates == 2
+    await node.draft(opened.stream, 3, (4, 5))
+    await node.send(Draft(stream=opened.stream, epoch=0, pos=3, tokens=(4, 9, 8), candidate=1))
+    drafts = [await port.next(PortDraft) for _ in range(2)]
+    assert [(draft.tape, draft.tokens) for draft in drafts] == [(node.id, (4, 5)), (f"{node.id}/1", (4, 9, 8))]
+    await port.verify("s", 3, (4, 9), 2, 1, node.id)
+    await port.verify("s", 5, (8, 7), 1, 1, f"{node.id}/1")
+    assert [(await node.next(Advance)).tokens for _ in range(2)] == [(4, 9), (8, 7)]
+    await node.send(Hold(reason=HoldReason.INPUT))
+    assert (await node.next(Close)).receipt == Receipt(drafted=3, accepted=2)
+    assert [(await port.next(DropTape)).tape for _ in range(2)] == [node.id, f"{node.id}/1"]
+
+
 async def test_two_nodes_and_four_streams_get_their_own_drafts(world: Any) -> None:
     """Each draft arrives under its stream and its node's tape."""
     port = await world.port()
