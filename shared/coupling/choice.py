@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 
 from shared.coupling.filters import filter_logits
+from shared.coupling.head import filtered_head, survives, width_for
+from shared.coupling.race import win_among, win_of_all
 from shared.noise import gumbel
 
 GREEDY_BELOW = 1e-5
@@ -30,6 +32,17 @@ class RowParameters:
     top_k: torch.Tensor | None = None
     top_p: torch.Tensor | None = None
     min_p: torch.Tensor | None = None
+
+    def filtered(self, vocabulary: int) -> torch.Tensor:
+        """bool [rows]: whether any filter of the row can exclude a token."""
+        some = torch.zeros_like(self.temperature, dtype=torch.bool)
+        if self.top_k is not None:
+            some |= (self.top_k > 0) & (self.top_k < vocabulary)
+        if self.top_p is not None:
+            some |= self.top_p < 1.0
+        if self.min_p is not None:
+            some |= self.min_p > 0.0
+        return some
 
     def at(self, rows: torch.Tensor) -> "RowParameters":
         """The parameters of some rows only."""
@@ -63,10 +76,15 @@ def choose(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
     Returns:
         int64 [rows]. It depends on nothing but the row's own logits and parameters.
     """
-    tokens = logits.argmax(dim=1)
-    sampled = (rows.temperature >= GREEDY_BELOW).nonzero().squeeze(1)
-    if sampled.numel():
-        tokens[sampled] = _sample(logits[sampled], rows.at(sampled))
+    filtered = rows.filtered(logits.shape[1])
+    greedy = rows.temperature < GREEDY_BELOW
+    tokens = torch.empty(logits.shape[0], dtype=torch.int64, device=logits.device)
+    for which, how in ((greedy, _greedy), (~greedy & filtered, _filtered), (~greedy & ~filtered, _open)):
+        chosen = which.nonzero().squeeze(1)
+        if chosen.numel() == which.numel():
+            return how(logits, rows)
+        if chosen.numel():
+            tokens[chosen] = how(logits[chosen], rows.at(chosen))
     return tokens
 
 
@@ -84,8 +102,47 @@ def rank(logits: torch.Tensor, rows: RowParameters) -> Ranking:
     return Ranking(tokens, second.indices, (best - second.values).clamp_min(0.0))
 
 
-def _sample(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
-    return _noised(logits, rows).argmax(dim=1)
+def _greedy(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    return logits.max(dim=1).indices
+
+
+def _open(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    """Without filters every token may win."""
+    return win_of_all(logits, rows.temperature, gumbel.prefix(rows.seed, rows.position, torch))
+
+
+def _filtered(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:
+    """With filters the winner is in the head of the distribution, as a rule."""
+    prefix = gumbel.prefix(rows.seed, rows.position, torch)
+    width = width_for(rows.top_k, logits.shape[1])
+    if width is None:
+        left = torch.arange(logits.shape[0], device=logits.device)
+        tokens = torch.empty_like(left)
+    else:
+        head = filtered_head(logits, rows.temperature, rows.top_k, rows.top_p, rows.min_p, width)
+        tokens = win_among(head.scaled, head.tokens, prefix)
+        left = (~head.whole).nonzero().squeeze(1)
+    if left.numel():
+        tokens[left] = _widely_filtered(logits[left], rows.at(left), prefix[left])
+    return tokens
+
+
+def _widely_filtered(logits: torch.Tensor, rows: RowParameters, prefix: torch.Tensor) -> torch.Tensor:
+    """Filters only take tokens away: who wins of all wins of those kept, if it is one of them.
+
+    Top-p keeps the winner with probability p, and whether it does takes one pass to see; sorting all is for the rest.
+    """
+    tokens = win_of_all(logits, rows.temperature, prefix)
+    kept = survives(logits, rows.temperature, tokens, rows.top_p, rows.min_p)
+    if rows.top_k is not None:
+        kept &= (rows.top_k <= 0) | (rows.top_k >= logits.shape[1])
+    left = (~kept).nonzero().squeeze(1)
+    if left.numel():
+        some = rows.at(left)
+        scaled = logits[left] / some.temperature.unsqueeze(1)
+        filter_logits(scaled, some.top_k, some.top_p, some.min_p)
+        tokens[left] = win_of_all(scaled, torch.ones_like(some.temperature), prefix[left])
+    return tokens
 
 
 def _noised(logits: torch.Tensor, rows: RowParameters) -> torch.Tensor:

@@ -49,15 +49,15 @@ def _top_p(scaled: torch.Tensor, top_p: torch.Tensor) -> None:
     part, wanted = scaled[rows], top_p[rows].float()
     total = part.logsumexp(dim=1, keepdim=True)
     best = part.topk(min(NUCLEUS_GUESS, part.shape[1]), dim=1).values
-    floor, size = _nucleus(best, total, wanted)
+    floor, size = nucleus(best, total, wanted)
     wide = (size == best.shape[1]).nonzero().squeeze(1)
     if wide.numel() and best.shape[1] < part.shape[1]:
         every = part[wide].sort(dim=1, descending=True).values
-        floor[wide], _ = _nucleus(every, total[wide], wanted[wide])
+        floor[wide], _ = nucleus(every, total[wide], wanted[wide])
     scaled[rows] = part.masked_fill(part < floor, float("-inf"))
 
 
-def _nucleus(best: torch.Tensor, total: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def nucleus(best: torch.Tensor, total: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Smallest logit inside each nucleus [rows, 1], and how many of `best` are inside [rows].
 
     The nucleus is the smallest set of likeliest tokens whose mass reaches `wanted`: a token is in it

@@ -43,23 +43,37 @@ _F1, _F2 = _int32(0x85EBCA6B), _int32(0xC2B2AE35)
 
 def _shift_right(value: Any, bits: int) -> Any:
     """Shift as if unsigned: the sign bit does not smear."""
-    return (value >> bits) & ((1 << (32 - bits)) - 1)
+    shifted = value >> bits
+    shifted &= (1 << (32 - bits)) - 1
+    return shifted
 
 
 def _rotate_left(value: Any, bits: int) -> Any:
-    return (value << bits) | _shift_right(value, 32 - bits)
+    rotated = value << bits
+    rotated |= _shift_right(value, 32 - bits)
+    return rotated
+
+
+# What follows works in place on arrays of its own: over a whole vocabulary, memory is what it waits for.
 
 
 def _mix(state: Any, word: Any) -> Any:
-    word = _rotate_left(word * _C1, 15) * _C2
-    return _rotate_left(state ^ word, 13) * 5 + _ADD
+    word = _rotate_left(word * _C1, 15)
+    word *= _C2
+    mixed = _rotate_left(state ^ word, 13)
+    mixed *= 5
+    mixed += _ADD
+    return mixed
 
 
 def _finish(state: Any) -> Any:
     state = state ^ 16
-    state = (state ^ _shift_right(state, 16)) * _F1
-    state = (state ^ _shift_right(state, 13)) * _F2
-    return state ^ _shift_right(state, 16)
+    state ^= _shift_right(state, 16)
+    state *= _F1
+    state ^= _shift_right(state, 13)
+    state *= _F2
+    state ^= _shift_right(state, 16)
+    return state
 
 
 def _low_word(value: Any, xp: Any) -> Any:

@@ -31,7 +31,7 @@ def reference_hash(seed: int, position: int, token: int) -> int:
     return state ^ (state >> 16)
 
 
-@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1))
 def test_both_libraries_give_the_reference_hash(seed: int, position: int, token: int) -> None:
     """Vectorised code against plain integer arithmetic."""
     expected = reference_hash(seed % 2**64, position, token)
@@ -46,12 +46,36 @@ def test_both_libraries_give_the_reference_hash(seed: int, position: int, token:
 
 
 def test_the_vectors_hold() -> None:
-    """The file that other languages are tested with."""
-    for vector in VECTORS["vectors"]:
-        seed, position, token = int(vector["seed"]), vector["position"], vector["token"]
-        assert reference_hash(seed, position, token) == vector["hash"]
-        noise = gumbel.noise(np.array([seed]), np.array([position]), np.array([token], dtype=np.int32), np)
-        assert math.isclose(float(noise[0]), vector["noise"], rel_tol=1e-6, abs_tol=1e-6)
+    """The file that other languages are tested with, in plain integers, NumPy and torch."""
+    vectors = VECTORS["vectors"]
+    rows = [(int(each["seed"]), int(each["position"]), each["token"]) for each in vectors]
+    for (seed, position, token), each in zip(rows, vectors, strict=True):
+        assert reference_hash(seed, position, token) == each["hash"]
+    seed, position, token = (list(column) for column in zip(*rows, strict=True))
+    in_numpy = gumbel.hash_tokens(
+        gumbel.prefix(np.array(seed), np.array(position), np), np.array(token, dtype=np.int32)
+    )
+    in_torch = gumbel.hash_tokens(
+        gumbel.prefix(torch.tensor(seed), torch.tensor(position), torch), torch.tensor(token, dtype=torch.int32)
+    )
+    for hashed, xp in ((in_numpy, np), (in_torch, torch)):
+        uniform = gumbel.uniform(hashed, xp)
+        noise = gumbel.from_uniform(uniform, xp)
+        for index, each in enumerate(vectors):
+            assert int(hashed[index]) & 0xFFFFFFFF == each["hash"]
+            assert float(uniform[index]) == float(np.float32(each["uniform"]))
+            assert math.isclose(float(noise[index]), each["noise"], rel_tol=1e-6, abs_tol=1e-6)
+
+
+def test_the_vectors_cover_what_implementations_get_wrong() -> None:
+    """Long and negative seeds, long and negative positions, and the ends of the uniform."""
+    vectors = VECTORS["vectors"]
+    seeds_there = [int(each["seed"]) for each in vectors]
+    positions = [int(each["position"]) for each in vectors]
+    assert min(seeds_there) == -(2**63) and max(seeds_there) == 2**63 - 1
+    assert min(positions) < 0 and max(positions) > 2**32
+    assert min(each["hash"] for each in vectors) < 2**10 and max(each["hash"] for each in vectors) > 2**32 - 2**10
+    assert all(gumbel.SMALLEST < each["noise"] < gumbel.LARGEST for each in vectors)
 
 
 def test_noise_is_standard_gumbel() -> None:
