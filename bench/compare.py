@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ from bench import report
 from bench.cells import NATIVE_CONCURRENCY, Cell, chosen
 from bench.client import Timing, decode_seconds, waves
 from bench.figures import Run
-from bench.systems import DRAFT_MODEL, FLAGS, NEXUS, NGRAM, STOCK, System, gateway, health, running
+from bench.systems import DRAFT_MODEL, FLAGS, NEED_GIB, NEXUS, NGRAM, STOCK, WORDS, System, gateway, health, running
 from bench.tap import Tap, tapped
 from bench.traced_node import NodeCounts, degraded, node, offer
 from bench.traces import DATA, TARGET, Trace, load
@@ -274,20 +275,34 @@ async def nexus_run(bench: Bench, nexus: System, others: Sequence[System], cell:
         _keep(bench, {**run, "repeat": turn, "phase": "nexus", "node": asdict(counts)}, cell)
 
 
-async def against_native(
+async def beside_native(
     bench: Bench, stock: System, name: str, concurrency: Sequence[int], repeat: int, folder: Path
 ) -> None:
     """vLLM's own speculation and stock vLLM, interleaved, greedily."""
-    cells = [_native(count) for count in concurrency]
     with running(name, folder) as system:
-        await waves(bench.client, system.endpoint, bench.traces(cells[0])[:1], 4, 1)
+        await waves(bench.client, system.endpoint, bench.traces(_native(1))[:1], 4, 1)
         for turn in range(repeat):
-            for cell in cells:
+            for cell in map(_native, concurrency):
                 order = (stock, system) if turn % 2 == 0 else (system, stock)
                 for each in order:
-                    other = system if each is stock else stock
-                    part = cell if each is not stock else _anchor(cell)
+                    other, part = (system, _anchor(cell)) if each is stock else (stock, cell)
                     await stock_run(bench, each, [other], part, turn, name)
+
+
+async def anchors(bench: Bench, stock: System, name: str, concurrency: Sequence[int], repeat: int) -> None:
+    """What stock vLLM does in the cells of a system that does not fit into memory beside it, right before."""
+    for turn in range(repeat):
+        for cell in map(_native, concurrency):
+            await stock_run(bench, stock, [], _anchor(cell), turn, name)
+
+
+async def alone(bench: Bench, name: str, concurrency: Sequence[int], repeat: int, folder: Path) -> None:
+    """That system, after stock vLLM has ended."""
+    with running(name, folder) as system:
+        await waves(bench.client, system.endpoint, bench.traces(_native(1))[:1], 4, 1)
+        for turn in range(repeat):
+            for cell in map(_native, concurrency):
+                await stock_run(bench, system, [], cell, turn, name)
 
 
 def _native(concurrency: int) -> Cell:
@@ -316,6 +331,17 @@ def _keep(bench: Bench, run: Run, cell: Cell) -> None:
     bench.done(run["cell"], f"{run['phase']}/{run['system']}", run["wall_s"] + SETTLE_S, words)
 
 
+def fits(name: str) -> bool:
+    """Whether an engine can be started beside what runs already."""
+    return bool(psutil.virtual_memory().available >= NEED_GIB[name] * 2**30)
+
+
+def need_memory(name: str) -> None:
+    if not fits(name):
+        free = psutil.virtual_memory().available / 2**30
+        sys.exit(f"{WORDS[name]} needs {NEED_GIB[name]} GiB beside stock vLLM, and {free:.1f} GiB are free.")
+
+
 # --- the run ------------------------------------------------------------------------------------------
 
 
@@ -333,6 +359,9 @@ def forecast(cells: Sequence[Cell], tokens: int, step_s: float) -> Iterator[tupl
 async def main_async(options: argparse.Namespace) -> int:
     bench = Bench(options.out, options.tokens, load(options.traces))
     cells: list[Cell] = options.cells
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     natives = [] if options.no_native else [DRAFT_MODEL, NGRAM]
     try:
         with tempfile.TemporaryDirectory(prefix="nx") as name:
@@ -352,9 +381,17 @@ async def main_async(options: argparse.Namespace) -> int:
                             * options.repeat
                         )
                 if cells:
+                    need_memory(NEXUS)
                     await against_nexus(bench, stock, cells, options.repeat, folder)
-                for system in natives:
-                    await against_native(bench, stock, system, options.native, options.repeat, folder)
+                beside = [system for system in natives if fits(system)]
+                for system in beside:
+                    await beside_native(bench, stock, system, options.native, options.repeat, folder)
+                later = [system for system in natives if system not in beside]
+                for system in later:
+                    await anchors(bench, stock, system, options.native, options.repeat)
+            bench.results["not_beside_stock"] = later
+            for system in later:
+                await alone(bench, system, options.native, options.repeat, folder)
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("stopped; reporting what was measured", file=sys.stderr)
     finally:

@@ -66,6 +66,8 @@ def _concurrency_axis(axes: Any, runs: Sequence[Run]) -> None:
 
 def _throughput(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
     lines = {system: _by_concurrency(runs, "tokens_s", system) for system in SYSTEMS}
+    if not any(lines.values()):
+        return False
     for system, points in lines.items():
         if points:
             _line(axes, points, system)
@@ -74,11 +76,13 @@ def _throughput(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool
     axes.set_ylim(bottom=0)
     axes.set_title("Throughput: temperature 0, round trip ½ step")
     axes.legend(frameon=False)
-    return any(lines.values())
+    return True
 
 
 def _busy(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
     lines = {system: _by_concurrency(runs, "busy_ms", system) for system in SYSTEMS}
+    if not any(lines.values()):
+        return False
     for system, points in lines.items():
         if points:
             _line(axes, points, system)
@@ -87,7 +91,7 @@ def _busy(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
     axes.set_ylim(bottom=0)
     axes.set_title("Verifier busy time per output token: temperature 0, round trip ½ step")
     axes.legend(frameon=False)
-    return any(lines.values())
+    return True
 
 
 def _distance(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
@@ -145,6 +149,8 @@ def ratios_of_latency(runs: Sequence[Run], cell: str) -> list[float]:
 
 def _acceptance(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
     """Match rate by position in the answer (traces), and what was accepted by depth of a draft (runs)."""
+    if not traces:
+        return False
     window = 8
     for name, style in {"greedy": "-", "sampled": "--"}.items():
         some = [trace for trace in traces if trace.greedy == (name == "greedy")]
@@ -171,7 +177,7 @@ def _acceptance(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool
     axes.set_ylim(0, 1)
     axes.set_title("Acceptance by position: 0.5B guesses, 1.5B decides")
     axes.legend(frameon=False, loc="lower left", fontsize=8)
-    return bool(traces)
+    return True
 
 
 def by_position(traces: Sequence[Trace], guesses: str, window: int) -> list[float]:

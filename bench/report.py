@@ -83,7 +83,7 @@ def _facts(results: dict[str, Any]) -> str:
         f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {machine['system']}",
         f"- software: Python {machine['python']}, {packages}",
         "- models: qwen2.5-coder-1.5b verifies, qwen2.5-coder-0.5b drafts (recorded)",
-        f"- all engines: `{results['flags']}`, one GiB of KV cache, both cores",
+        f"- all engines: `{results['flags']}`, both cores",
         f"- {repeats} repetitions of {results['tokens']} tokens a request, on {machine['date']}",
     ]
     if "step_ms" in results:
@@ -92,6 +92,9 @@ def _facts(results: dict[str, Any]) -> str:
         lines.append(f"- Nexus between two steps: {results['loop_ms']:.1f} ms")
     if idle := [run["idle_cpu_share"] for run in results["runs"]]:
         lines.append(f"- CPU share of engines that were not measured: at most {max(idle):.1%} of one core")
+    if later := results.get("not_beside_stock"):
+        words = " and ".join(WORDS[system] for system in later)
+        lines.append(f"- did not fit into memory beside stock vLLM and was measured right after it: {words}")
     lines.append(f"- command: `{results['command']}`")
     return "\n".join(lines)
 

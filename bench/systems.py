@@ -1,5 +1,6 @@
 """The four systems that are compared, as processes: started, addressed, and watched for the CPU time that they take."""
 
+import json
 import os
 import re
 import sys
@@ -26,7 +27,16 @@ WORDS = {
     NGRAM: "stock vLLM, n-gram speculation (k = 4)",
     NEXUS: "Nexus",
 }
-FLAGS = ("--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--seed", "0")
+KV_CACHE_BYTES = 512 << 20
+"""Nine thousand tokens of the target: no cell comes near, and two engines must fit into memory together."""
+FLAGS = (
+    *("--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--seed", "0"),
+    *("--kv-cache-memory-bytes", str(KV_CACHE_BYTES)),
+)
+NEED_GIB = {STOCK: 10.0, NGRAM: 10.0, NEXUS: 10.5, DRAFT_MODEL: 13.5}
+"""Memory of an engine, all its processes; Nexus with the gateway."""
+LARGE_BYTES = 4 << 20
+"""Allocations from here on go back to the system when freed: loading leaves a gigabyte of holes otherwise."""
 MAX_DRAFT, AHEAD = 8, 32
 API_KEY = "nx_bench_key"
 NATIVE_K = 4
@@ -35,7 +45,8 @@ NATIVE_K = 4
 
 def engine_environment() -> dict[str, str]:
     """The same for all engines: what `nexus verifier serve` sets for a CPU, stock vLLM is given as well."""
-    env = dict(CPU_ENGINE, TORCHDYNAMO_DISABLE="1")
+    env = {name: value for name, value in CPU_ENGINE.items() if name != "VLLM_CPU_KVCACHE_SPACE"}
+    env |= {"TORCHDYNAMO_DISABLE": "1", "MALLOC_MMAP_THRESHOLD_": str(LARGE_BYTES)}
     openmp = Path(sysconfig.get_path("data")) / "lib" / "libiomp5.so"
     if openmp.exists():
         env["LD_PRELOAD"] = ":".join(filter(None, [os.environ.get("LD_PRELOAD"), str(openmp)]))
@@ -91,8 +102,6 @@ def command(name: str, port: int, draft_port: str) -> list[str]:
 
 
 def _json(**settings: object) -> str:
-    import json
-
     return json.dumps({**settings, "num_speculative_tokens": NATIVE_K})
 
 

@@ -8,6 +8,7 @@ Distance is played too: what the node is told and what it sends both take half a
 import asyncio
 import contextlib
 import hashlib
+import logging
 import random
 import time
 from collections import deque
@@ -403,7 +404,9 @@ async def node(
     key = key or NodeKey.generate()
     library = Library(traces)
     worker = TracedWorker(TraceEngine(library, model.vocabulary), library, plan, model)
-    quiet = structlog.wrap_logger(structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(60))
+    quiet = structlog.wrap_logger(
+        structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     agent = Agent(
         gateways=(gateway,),
         identity=Identity(key, node_id(key.public), "memory"),
