@@ -131,7 +131,7 @@ def _latency(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
     axes.invert_yaxis()
     axes.axvline(1.0, color=COLOURS[STOCK], linewidth=1.2)
     axes.axvline(1.05, color="#b03030", linestyle="--", linewidth=1.0)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, max(1.15, *(1.05 * max(values) for _, values in rows)))
     axes.set_xlabel("latency of a request, times stock's for the same length (dashed: 1.05)")
     axes.set_title("Latency of whole requests")
     return True
