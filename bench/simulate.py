@@ -92,6 +92,7 @@ class _Line:
     """Drafting steps under way of an older one are void."""
     branch: tuple[int, int] | None = None
     branch_epoch: int = 0
+    branch_drafted: int = 0
 
 
 class World:
@@ -234,13 +235,14 @@ class World:
         answer, link = line.answer, self._link
         assert link is not None
         outstanding = range(line.known, line.next)
-        least = min(outstanding, key=lambda pos: answer.margins[pos])
-        if line.branch == (line.known, least) or answer.margins[least] > BRANCH_MARGIN:
+        if line.branch is not None or len(outstanding) < self._k:
             return
-        if line.branch is not None and line.branch[1] == least:
+        least = min(outstanding, key=lambda pos: answer.margins[pos])
+        if answer.margins[least] > BRANCH_MARGIN:
             return
         line.branch = (line.known, least)
         line.branch_epoch += 1
+        line.branch_drafted = 0
         epoch = line.branch_epoch
         start, first_wrong = (
             line.known,
@@ -259,6 +261,7 @@ class World:
 
             def send(pos: int = pos, token: int = token) -> None:
                 if line.branch_epoch == epoch:
+                    line.branch_drafted += 1
                     self._send(name, "n/1", epoch, pos, (token,))
 
             self._at(self._now + ahead * link.per_token_s, send)
@@ -274,22 +277,49 @@ class World:
         self._at(self._now + link.rtt_s / 2 + link.late_by_s, arrive)
 
     def _advance(self, name: str, end: int) -> None:
+        """The node hears of the target's tokens; it goes on from what is right, in its main line or in a candidate."""
         line = self._lines.get(name)
         if line is None:
             return
+        answer, known = line.answer, line.known
+        line.known = max(known, end)
+        if (
+            line.branch is not None
+            and line.branch[1] < line.known
+            and line.answer.guesses[line.branch[1]] == (line.answer.tokens[line.branch[1]])
+        ):
+            line.branch = None
+        first_wrong = next(
+            (pos for pos in range(known, min(line.next, line.known)) if answer.guesses[pos] != answer.tokens[pos]), None
+        )
+        if first_wrong is None and line.next >= line.known:
+            line.generation += 1
+            self._draft(name, line.generation)
+            return
+        line.generation += 1
+        line.next, line.right = line.known, True
+        if first_wrong is not None:
+            line.epoch += 1
+            line.branch_epoch += 1
+            self._adopt(name, line, first_wrong)
+            line.branch = None
+        self._draft(name, line.generation)
+
+    def _adopt(self, name: str, line: _Line, first_wrong: int) -> None:
+        """Takes over what a candidate has that left the main line where the target did."""
         answer = line.answer
-        drafted = range(line.known, min(line.next, end))
-        wrong = line.next > line.known and any(answer.guesses[pos] != answer.tokens[pos] for pos in drafted)
-        line.known = max(line.known, end)
-        idle = line.next >= 0
-        if wrong or line.next < line.known:
-            line.epoch += wrong
-            line.next, line.right = line.known, True
-            line.generation += 1
-            self._draft(name, line.generation)
-        elif idle:
-            line.generation += 1
-            self._draft(name, line.generation)
+        if line.branch is None or line.branch[1] != first_wrong:
+            return
+        if answer.runners_up[first_wrong] != answer.tokens[first_wrong]:
+            return
+        drafted = first_wrong + 1 + line.branch_drafted
+        tokens = []
+        for pos in range(line.known, min(drafted, len(answer.tokens))):
+            tokens.append(answer.guesses[pos] if line.right else WRONG)
+            line.right = line.right and tokens[-1] == answer.tokens[pos]
+        line.next = max(line.known, line.known + len(tokens))
+        if tokens:
+            self._send(name, "n", line.epoch, line.known, tuple(tokens))
 
 
 def load(path: Path, temperature: float) -> list[Answer]:
