@@ -54,7 +54,7 @@ class Pair:
 def test_a_candidate_leaves_the_main_line_where_it_was_least_sure() -> None:
     """It repeats the guesses before, takes the runner-up, and drafts a block from there."""
     pair = Pair(3.0, 0.5, 0.2, 4.0)
-    assert pair.begin() == (1, StartRound((1, 2, 3, 10, 11, 112), 3))
+    assert pair.begin() == (1, StartRound((1, 2, 3, 10, 11, 112), 6))
     assert pair.begin() is None, "it is running"
 
 
@@ -170,20 +170,25 @@ def test_a_new_branch_is_a_new_epoch_from_the_committed_end() -> None:
     pair.draft(1, 5, 20, 21, 22)
     pair.advance(3, 10, 11)
     pair.guess(0.4, 0.6, 0.8)
-    assert pair.begin() == (1, StartRound((1, 2, 3, 10, 11, 12, 113), 3))
+    assert pair.begin() == (1, StartRound((1, 2, 3, 10, 11, 12, 113), 6))
     pair.draft(1, 7, 30, 31, 32)
     assert pair.blocks() == [Block(1, 5, (12, 113, 30, 31, 32))]
 
 
-def test_a_complete_candidate_is_given_up_only_for_a_much_better_branch() -> None:
-    """What was drafted may still pay."""
+def test_a_complete_candidate_is_given_up_for_a_better_branch() -> None:
+    """Not for one that is as good, and not while it runs."""
     pair = Pair(9.0, 0.5, 9.0)
     pair.begin()
-    pair.draft(1, 5, 20, 21, 22)
-    pair.guess(0.3)
+    pair.guess(0.5, 0.3)
     assert pair.begin() is None
-    pair.guess(0.2)
-    assert pair.begin() == (1, StartRound((1, 2, 3, 10, 11, 12, 13, 114), 3))
+    pair.draft(1, 5, 20, 21, 22)
+    assert pair.begin() == (1, StartRound((1, 2, 3, 10, 11, 12, 13, 114), 4))
+
+
+def test_a_sure_guess_is_no_branch() -> None:
+    """What it would take the node to draft is not worth its chance."""
+    assert Pair(9.0, 9.0, 5.1).begin() is None
+    assert Pair(9.0, 9.0, 4.9).begin() is not None
 
 
 def test_candidates_keep_to_the_window_and_to_the_context() -> None:
