@@ -125,9 +125,15 @@ class Book:
             if len(stream.lines) >= TAPES_PER_STREAM:
                 self.tally.lost({Taken.OVERFLOW: len(message.tokens)})
                 return
-            survival = StreamSurvival(self._survival(message.tape, self._bands[stream.stream]))
-            line = stream.lines[message.tape] = Line(survival, self._sources[message.tape].responses)
+            line = stream.lines[message.tape] = self._line(stream, message.tape)
         self.tally.lost(stream.write(line, message.epoch, message.pos, message.tokens, came, last))
+
+    def _line(self, stream: Stream, tape: str) -> Line:
+        """A new tape's line; further candidates of a node, `<node>/<i>`, share what is known of the node."""
+        node, slash, _ = tape.partition("/")
+        known = stream.lines.get(node) if slash else None
+        survival = known.survival if known else StreamSurvival(self._survival(node, self._bands[stream.stream]))
+        return Line(survival, self._sources[node].responses, main=not slash)
 
     def _survival(self, name: str, temperature: int) -> Survival:
         source = self._sources.setdefault(name, _Source())

@@ -14,10 +14,16 @@ OVERDUE_TOKENS = 2
 
 @dataclass(slots=True)
 class Line:
-    """A tape's life: it flows while it agrees with the target; a divergence calls its source for a new one."""
+    """A tape's life: it flows while it agrees with the target; a divergence calls its source for a new one.
+
+    A node's further candidates leave its main line where it was unsure, and are mostly wrong there. Those that are still
+    in agreement behind that place are as good as the main line would be; their misses are no evidence, and they are not
+    waited for.
+    """
 
     survival: StreamSurvival
     responses: Responses
+    main: bool = True
     tape: Tape = field(default_factory=Tape)
     _called: tuple[float, int] | None = None
     """When a divergence was committed, and the position behind it; none while the line flows."""
@@ -50,7 +56,7 @@ class Line:
         known = max(self.tape.end, len(committed)) if self.tape.tokens else len(committed)
         lost = self.tape.write(epoch, pos, tokens, committed)
         stale = lost.get(Taken.STALE, 0)
-        if stale == len(tokens):
+        if stale == len(tokens) or not self.main:
             return lost
         if self._called is not None:
             called_at, called_pos = self._called
@@ -69,7 +75,7 @@ class Line:
     def commit(self, pos: int, tokens: Sequence[int], now: float) -> None:
         """Moves past a step's tokens and learns from them, whether they were drafted by this line or not."""
         guess = self.tape.peek(pos, len(tokens))
-        if guess:
+        if guess and self.main:
             right = agreement(guess, tokens)
             self.survival.observe(right, mismatch=right < len(guess))
         if not self.tape.commit(pos, tokens):

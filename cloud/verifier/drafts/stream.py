@@ -17,8 +17,8 @@ RETRY_AFTER = 16
 """Tokens after which a stream that waits no more tries one hold again; doubled by each further miss up to 16 times. A
 node that was slow for a moment is found again, and a dead one costs a hold in a hundred tokens."""
 RETRY_DOUBLINGS = 4
-TAPES_PER_STREAM = 16
-"""More tapes than this are refused; the gateway's setting `tapes_per_stream` goes so far."""
+TAPES_PER_STREAM = 64
+"""More tapes than this are refused; the gateway's settings `tapes_per_stream` times `candidates` go so far."""
 LOOKUP = "lookup"
 """Source of drafts by prompt lookup, in place of a tape's name."""
 
@@ -73,15 +73,21 @@ class Stream:
         return lost
 
     def draft(self, limit: int) -> Draft | None:
-        """The draft that promises most among the tapes, else prompt lookup's; at most `limit` and `k` tokens."""
+        """The draft that promises most; at most `limit` and `k` tokens.
+
+        Main lines come first: until it branches off, a candidate says the same. Prompt lookup comes last.
+        """
         limit, pos = min(limit, self.k), len(self.committed)
         best: Draft | None = None
-        for name, line in self.lines.items():
-            if tokens := line.tape.peek(pos, limit):
-                draft = Draft(tokens, line.survival.chances(len(tokens)), name)
-                if best is None or expected(draft.chances) > expected(best.chances):
-                    best = draft
-        if best is None and limit > 0 and (guess := self.lookup.guess(limit)):
+        for main in (True, False):
+            for name, line in self.lines.items():
+                if line.main is main and (tokens := line.tape.peek(pos, limit)):
+                    draft = Draft(tokens, line.survival.chances(len(tokens)), name)
+                    if best is None or expected(draft.chances) > expected(best.chances):
+                        best = draft
+            if best is not None:
+                return best
+        if limit > 0 and (guess := self.lookup.guess(limit)):
             best = Draft(guess, self.guesser.chances(len(guess)), LOOKUP)
         return best
 

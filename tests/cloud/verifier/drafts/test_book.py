@@ -199,6 +199,26 @@ def test_a_source_that_is_wrong_gets_no_slots(book: Book, committed: list[int]) 
     assert offer is None or len(offer.tokens) <= 1
 
 
+def test_a_candidate_is_used_where_the_main_line_has_nothing(book: Book, committed: list[int]) -> None:
+    """The target took the runner-up: the continuation is there, with no round trip."""
+    book.receive(draft(3, 10, 11, 12, 13), 0.0)
+    book.receive(draft(3, 10, 21, 22, 23, tape="t/1"), 0.0)
+    assert offer(book, 4) == Offer([10, 11, 12, 13], "t")
+    commit(book, committed, [10, 21], draft=(10, 11, 12, 13))
+    assert offer(book, 4) == Offer([22, 23], "t/1")
+
+
+def test_a_candidates_misses_are_no_evidence_against_its_node(book: Book, committed: list[int]) -> None:
+    """Most of them are wrong where they leave the main line, which they only do where it is unsure."""
+    for epoch in range(50):
+        right = fresh(committed, 2)
+        book.receive(draft(len(committed), *right, epoch=epoch), 0.0)
+        book.receive(draft(len(committed), 1, 2, 3, tape="t/1", epoch=epoch), 0.0)
+        commit(book, committed, right, draft=(right[0],))
+    book.receive(draft(len(committed), 5, 6, tape="t/1", epoch=60), 0.0)
+    assert offer(book, 4) == Offer([5, 6], "t/1")
+
+
 def test_a_dropped_tape_is_gone(book: Book) -> None:
     """The node behind it left."""
     book.receive(draft(3, 7), 0.0)
@@ -258,10 +278,16 @@ def test_no_policy_lets_a_stream_stand_still(book: Book, committed: list[int], w
 
 def test_as_many_nodes_as_a_gateway_may_ask_are_listened_to(book: Book) -> None:
     """And no more: each tape takes memory."""
-    most = next(m.le for m in BrokerOptions.model_fields["tapes_per_stream"].metadata if hasattr(m, "le"))
+    nodes, candidates = (
+        next(m.le for m in BrokerOptions.model_fields[name].metadata if hasattr(m, "le"))
+        for name in ("tapes_per_stream", "candidates")
+    )
+    most = nodes * candidates
     for node in range(most):
         book.receive(draft(3, *range(1, 2 + node), tape=str(node)), 0.0)
     assert book.tally.overflow == 0
-    assert offer(book, 99) == Offer(list(range(1, most + 1)), str(most - 1))
+    offered = offer(book, 99)
+    assert offered is not None
+    assert offered.source == str(most - 1)
     book.receive(draft(3, *range(1, 90), tape="one more"), 0.0)
     assert book.tally.overflow == 89
