@@ -16,9 +16,9 @@ OVERDUE_TOKENS = 2
 class Line:
     """A tape's life: it flows while it agrees with the target; a divergence calls its source for a new one.
 
-    A node's further candidates leave its main line where it was unsure, and are mostly wrong there. Those that are still
-    in agreement behind that place are as good as the main line would be; their misses are no evidence, and they are not
-    waited for.
+    A node's further candidates leave its main line where it was unsure, and are mostly wrong there. Those that still
+    agree behind that place are as good as the main line would be; their misses are no evidence, and they are not waited
+    for.
     """
 
     survival: StreamSurvival
