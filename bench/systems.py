@@ -37,7 +37,7 @@ NEED_GIB = {STOCK: 10.0, NGRAM: 10.0, NEXUS: 10.5, DRAFT_MODEL: 13.5}
 """Memory of an engine, all its processes; Nexus with the gateway."""
 LARGE_BYTES = 4 << 20
 """Allocations from here on go back to the system when freed: loading leaves a gigabyte of holes otherwise."""
-MAX_DRAFT, AHEAD = 8, 32
+MAX_DRAFT, AHEAD, CANDIDATES = 8, 32, 2
 API_KEY = "nx_bench_key"
 NATIVE_K = 4
 """Draft length of vLLM's own speculation, its documentation's usual choice."""
@@ -129,6 +129,7 @@ def gateway(verifier: System, folder: Path) -> Iterator[System]:
     url = verifier.endpoint.url.removesuffix("/v1")
     arguments = ("gateway", "serve", "--port", "0", "--verifier", f"{url}={verifier.gateway_port}")
     env = {"NEXUS_GATEWAY_BROKER__K": str(MAX_DRAFT), "NEXUS_GATEWAY_BROKER__AHEAD": str(AHEAD)}
+    env["NEXUS_GATEWAY_BROKER__CANDIDATES"] = str(CANDIDATES)
     env["NEXUS_GATEWAY_LOG__LEVEL"] = "warning"
     server = Server(nexus(*arguments, "--api-keys-file", str(keys)), folder / "gateway.log", env=env)
     try:
