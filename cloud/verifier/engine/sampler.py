@@ -6,7 +6,9 @@ The engine's own code still applies penalties, bad words, allowed tokens and gra
 are refused by the engine when it speculates, for reasons that do not concern coupling; they come as extra arguments.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from vllm.v1.outputs import SamplerOutput
@@ -14,14 +16,25 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from cloud.verifier.sampling.accept import REJECTED, accept
-from cloud.verifier.sampling.extras import Extras, extras_of
+from cloud.verifier.sampling.extras import extras_of
 from cloud.verifier.sampling.seed import effective_seed
 from shared.coupling.choice import RowParameters, choose
 from shared.errors import EngineError
 
 
+class _Known(NamedTuple):
+    """What a request brings along, read once."""
+
+    params: Any
+    min_p: float
+    biased: torch.Tensor | None
+    """int64, token ids with a bias; none when there are none."""
+    bias: torch.Tensor | None
+    """float32, theirs."""
+
+
 class CoupledSampler:
-    """Callable in place of the runner's `_sample`; holds no state of its own between steps."""
+    """Callable in place of the runner's `_sample`; between steps it remembers only what requests brought along."""
 
     def __init__(self, runner: Any) -> None:
         """
@@ -30,6 +43,7 @@ class CoupledSampler:
         """
         self._runner = runner
         self._engine_seed: int = runner.model_config.seed
+        self._known: dict[str, _Known] = {}
 
     def __call__(self, logits: torch.Tensor | None, spec_decode_metadata: SpecDecodeMetadata | None) -> SamplerOutput:
         """One step: chooses the target's token of every row and commits what the drafts agree with.
@@ -50,19 +64,27 @@ class CoupledSampler:
             drafted = spec_decode_metadata.draft_token_ids
         owner = torch.arange(lengths.numel(), device=logits.device).repeat_interleave(lengths + 1)
         requests = [self._runner.requests[name].sampling_params for name in batch.req_ids]
-        extras = [extras_of(params.extra_args) for params in requests]
+        known = self._read(batch.req_ids, requests, logits)
         raw = logits.float()
-        biased = _bias(raw, owner, extras)
+        biased = _bias(raw, lengths, known)
         processed = self._process(biased, sampling, spec_decode_metadata)
         seeds = [
             effective_seed(params.seed, self._engine_seed, name)
             for name, params in zip(batch.req_ids, requests, strict=True)
         ]
-        tokens = accept(choose(processed, self._rows(sampling, lengths, owner, seeds, extras)), drafted, lengths)
+        tokens = accept(choose(processed, self._rows(sampling, lengths, owner, seeds, known)), drafted, lengths)
         logprobs = None
         if sampling.max_num_logprobs is not None:
             logprobs = self._logprobs(raw, tokens, lengths, sampling.max_num_logprobs)
         return SamplerOutput(sampled_token_ids=tokens, logprobs_tensors=logprobs)
+
+    def _read(self, names: Sequence[str], requests: Sequence[Any], logits: torch.Tensor) -> list[_Known]:
+        """What each request of the batch brought along; a bias may have a thousand entries, too many for every step."""
+        before, self._known = self._known, {}
+        for name, params in zip(names, requests, strict=True):
+            old = before.get(name)
+            self._known[name] = old if old is not None and old.params is params else _read(params, logits)
+        return [self._known[name] for name in names]
 
     def _rows(
         self,
@@ -70,7 +92,7 @@ class CoupledSampler:
         lengths: torch.Tensor,
         owner: torch.Tensor,
         seeds: list[int],
-        extras: list[Extras],
+        known: list[_Known],
     ) -> RowParameters:
         """Parameters of each request, repeated for its rows; positions count on from its committed tokens."""
         count, device = lengths.numel(), lengths.device
@@ -81,8 +103,8 @@ class CoupledSampler:
         if temperature is None:
             temperature = torch.zeros(count, device=device)
         min_p = None
-        if any(extra.min_p for extra in extras):
-            min_p = torch.tensor([extra.min_p for extra in extras]).to(device)[owner]
+        if any(each.min_p for each in known):
+            min_p = torch.tensor([each.min_p for each in known]).to(device)[owner]
         return RowParameters(
             temperature=temperature[owner],
             seed=torch.tensor(seeds, dtype=torch.int64).to(device)[owner],
@@ -95,16 +117,29 @@ class CoupledSampler:
     def _process(
         self, logits: torch.Tensor, sampling: SamplingMetadata, spec: SpecDecodeMetadata | None
     ) -> torch.Tensor:
-        """What the engine does to logits before it samples: penalties and masks, with drafts as history."""
+        """What the engine does to logits before it samples: penalties and masks, with drafts as history.
+
+        The engine treats bonus rows apart, and there it counts the drafts before them into penalties but not towards
+        `min_tokens`: an end that the target wants would come or not come depending on the draft. So every row is given
+        to the code for draft rows, the bonus row as one draft more, whose own token nothing looks at.
+        """
         sampler = self._runner.sampler
         if spec is None:
             return sampler.apply_logits_processors(logits.clone(), sampling, False)
-        bonus, target = spec.bonus_logits_indices.long(), spec.target_logits_indices.long()
-        processed = torch.empty_like(logits)
-        processed[bonus] = sampler.apply_logits_processors(logits[bonus], sampling, True)
-        if target.numel():
-            rejection = self._runner.rejection_sampler
-            processed[target] = rejection.apply_logits_processors(logits[target], sampling, spec)
+        drafts = sampling.spec_token_ids
+        rows = replace(
+            sampling,
+            spec_token_ids=None if drafts is None else [[*draft, 0] for draft in drafts],
+            thinking_budget_state_holder=None,
+        )
+        counts = replace(spec, num_draft_tokens=[count + 1 for count in spec.num_draft_tokens])
+        processed = self._runner.rejection_sampler.apply_logits_processors(logits.clone(), rows, counts)
+        holder = sampling.thinking_budget_state_holder
+        if holder is not None and holder.has_tracked_requests():
+            holder.update_state(sampling.output_token_ids, drafts, repeat_indices=None)
+            for index, is_bonus in ((spec.bonus_logits_indices, True), (spec.target_logits_indices, False)):
+                at = index.long()
+                processed[at] = holder.apply_to_logits(processed[at], is_bonus, drafts)
         return processed
 
     def _logprobs(self, raw: torch.Tensor, tokens: torch.Tensor, lengths: torch.Tensor, top: int) -> Any:
@@ -117,20 +152,26 @@ class CoupledSampler:
         return sampler.gather_logprobs(sampler.compute_logprobs(raw[row]), top, ids)
 
 
-def _bias(logits: torch.Tensor, owner: torch.Tensor, extras: list[Extras]) -> torch.Tensor:
-    """Adds each request's bias to all its rows; the tensor itself when nobody has one."""
-    entries = [
-        (request, token, bias)
-        for request, extra in enumerate(extras)
-        for token, bias in extra.logit_bias.items()
-        if 0 <= token < logits.shape[1]
-    ]
+def _read(params: Any, logits: torch.Tensor) -> _Known:
+    extras = extras_of(params.extra_args)
+    entries = {token: bias for token, bias in extras.logit_bias.items() if 0 <= token < logits.shape[1]}
     if not entries:
+        return _Known(params, extras.min_p, None, None)
+    biased = torch.tensor(list(entries), dtype=torch.int64).to(logits.device)
+    return _Known(
+        params, extras.min_p, biased, torch.tensor(list(entries.values()), dtype=torch.float32).to(biased.device)
+    )
+
+
+def _bias(logits: torch.Tensor, lengths: torch.Tensor, known: Sequence[_Known]) -> torch.Tensor:
+    """Adds each request's bias to all its rows; the tensor itself when nobody has one."""
+    if all(each.biased is None for each in known):
         return logits
-    of_request, token, bias = (torch.tensor(column).to(logits.device) for column in zip(*entries, strict=True))
-    table = torch.zeros(len(extras), logits.shape[1], device=logits.device)
-    table[of_request, token] = bias.float()
-    return logits + table[owner]
+    out, ends = logits.clone(), torch.cumsum(lengths + 1, 0).tolist()
+    for each, start, end in zip(known, [0, *ends], ends, strict=False):
+        if each.biased is not None:
+            out[start:end, each.biased] += each.bias
+    return out
 
 
 def install(runner: Any) -> None:
