@@ -90,7 +90,7 @@ def main() -> int:
     """Exit status 1 when float32 answers differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
-    parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the 24 prompts")
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the prompts")
     parser.add_argument("--tokens", type=int, default=24, help="length of an answer")
     options = parser.parse_args()
     dtype, size = options.dtype, Size(options.prompts, options.tokens)
