@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from shared.models.resolve import resolve
 
 from cloud.verifier import serve as serving
 from cloud.verifier import versions
 from cloud.verifier.settings import PluginSettings, profile_file, rank_address
 from shared import fingerprint
+from shared.models.resolve import resolve
 from shared.paths import default_draft_port
 
 app = typer.Typer(
