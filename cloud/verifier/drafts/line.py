@@ -83,6 +83,8 @@ class Line:
 
     def first_in(self, now: float) -> float | None:
         """Seconds until more tokens are expected; none if that can't be told, or they are overdue."""
+        if not self.main:
+            return None
         if self._called is not None:
             elapsed = now - self._called[0]
             due = self.responses.due(elapsed)

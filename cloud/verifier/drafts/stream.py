@@ -105,7 +105,7 @@ class Stream:
             return Outlook(now=chances)
         patience = self.committed_at + self.wait_s - now
         line = self.lines.get(draft.source) if draft else None
-        if line is None:
+        if line is None or not line.main:
             soonest = min(
                 ((due, name) for name, each in self.lines.items() if (due := each.first_in(now)) is not None),
                 default=None,

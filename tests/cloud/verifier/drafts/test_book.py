@@ -219,6 +219,20 @@ def test_a_candidates_misses_are_no_evidence_against_its_node(book: Book, commit
     assert offer(book, 4) == Offer([5, 6], "t/1")
 
 
+def test_nobody_waits_for_a_candidate_but_for_its_main_line(committed: list[int]) -> None:
+    """A candidate that the target contradicted has no successor of its own; the node's answer is the main line's."""
+    book = Book(vocabulary=100_000, cost=StepCost({1: 1.0, 100: 1.1}), wait_price=0.0)
+    book.open("s", "gateway", committed)
+    book.receive(draft(3, 10, 11, tape="t/1"), 0.0)
+    now = open_with_history(book, committed, 0.1)
+    book.receive(draft(len(committed), 21, tape="t/1", epoch=1), now)
+    until = book.plan({"s": 4}, 0, now).until
+    assert until is not None
+    assert now + 0.1 < until < now + 1.0
+    book.receive(DropTape(stream="s", tape="t"), now)
+    assert book.plan({"s": 4}, 0, now) == Plan({"s": Offer([21], "t/1")})
+
+
 def test_a_dropped_tape_is_gone(book: Book) -> None:
     """The node behind it left."""
     book.receive(draft(3, 7), 0.0)
