@@ -10,7 +10,7 @@ import torch
 
 from shared.noise import gumbel
 
-BLOCK = {"cpu": 1 << 17}
+BLOCK = {"cpu": 1 << 18}
 """Logits that are worked on at a time, by kind of device: few enough for a CPU's cache."""
 ELSEWHERE = 1 << 24
 NARROWEST = 1024
