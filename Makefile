@@ -36,7 +36,7 @@ format: setup ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## Nexus beside stock vLLM on the pair, some 40 min (ARGS=--quick: 6 min; PART=…: see bench/README.md)
+bench: setup ## Nexus beside stock vLLM on the pair, some 45 min (ARGS=--quick: 8 min; PART=…: see bench/README.md)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
 	@PYTHONPATH=tests/lib $(BIN)/python -m bench.$(PART) $(ARGS)
 

@@ -1,5 +1,6 @@
 """What is measured: one axis at a time from a base cell, not the full product."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -65,14 +66,14 @@ def default_cells() -> list[Cell]:
     base = Cell(axis="concurrency")
     return [
         base,
+        *(replace(base, axis="distance", rtt=rtt) for rtt in (0.0, 1.0, 2.0, 4.0)),
+        replace(base, axis="acceptance", acceptance=0.5),
         replace(base, concurrency=2, prompts=4, stock_prompts=2),
         replace(base, concurrency=4, stock_prompts=4),
         replace(base, concurrency=8, prompts=8, stock_prompts=8),
         replace(base, concurrency=16, prompts=16, stock_prompts=16),
-        *(replace(base, axis="distance", rtt=rtt) for rtt in (0.0, 1.0, 2.0, 4.0)),
         replace(base, axis="temperature", temperature=0.8),
         replace(base, axis="temperature", temperature=0.8, concurrency=4, stock_prompts=4),
-        replace(base, axis="acceptance", acceptance=0.5),
         replace(base, axis="acceptance", acceptance=0.0, prompts=2, stock_prompts=2),
         *(
             replace(base, axis="bad node", node=node, prompts=2, stock_prompts=2)
@@ -91,8 +92,26 @@ def default_cells() -> list[Cell]:
     ]
 
 
-NATIVE_CONCURRENCY = (1, 4, 8)
+NATIVE_CONCURRENCY = (1, 4)
 """Where vLLM's own speculation is measured, greedily: its CPU build samples wrongly with drafts."""
+
+
+def whole_waves(prompts: int, cell: Cell) -> int:
+    """Requests, rounded up to whole waves."""
+    return -(-prompts // cell.concurrency) * cell.concurrency
+
+
+def neighbours(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells of one request at a time in twos that can share a stock run between them; the others alone."""
+    groups: list[list[Cell]] = []
+    for cell in cells:
+        last = groups[-1] if groups else []
+        same = len(last) == 1 and cell.concurrency == last[0].concurrency == 1
+        if same and (cell.temperature, cell.stock_prompts) == (last[0].temperature, last[0].stock_prompts):
+            last.append(cell)
+        else:
+            groups.append([cell])
+    return groups
 
 
 def chosen(names: str) -> list[Cell]:

@@ -26,8 +26,8 @@ import httpx2
 import psutil
 
 from bench import report
-from bench.cells import NATIVE_CONCURRENCY, Cell, chosen
-from bench.client import Timing, decode_seconds, waves
+from bench.cells import NATIVE_CONCURRENCY, Cell, chosen, neighbours, whole_waves
+from bench.client import Timing, ask, decode_seconds, waves
 from bench.figures import Run
 from bench.systems import DRAFT_MODEL, FLAGS, NEED_GIB, NEXUS, NGRAM, STOCK, WORDS, System, gateway, health, running
 from bench.tap import Tap, tapped
@@ -40,8 +40,9 @@ from shared.models.resolve import resolve
 OUT = Path(__file__).resolve().parent / "out" / "compare"
 SETTLE_S = 1.5
 """Pause before each measurement: a vLLM worker spins for a second after its last message."""
+PROMPT_STEPS = 4
 STEP_FACTOR = {1: 1.0, 2: 1.0, 4: 1.1, 8: 1.4, 16: 3.0}
-"""What a plain step at a concurrency takes, roughly, for the forecast of the run's end alone."""
+"""What a prompt costs in steps, and a plain step by concurrency, roughly: for the forecast of a run's end alone."""
 
 
 class Bench:
@@ -205,14 +206,21 @@ async def until_nodes(nexus: System, count: int, timeout_s: float = 30) -> None:
         await asyncio.sleep(0.1)
 
 
-# --- the two parts of a run ----------------------------------------------------------------------------
+# --- the parts of a run ----------------------------------------------------------------------------
+
+
+async def meet(bench: Bench, system: System) -> None:
+    """Asks for one token of each prompt: from now on all systems have the prompts in their prefix caches."""
+    traces = bench.traces(Cell(axis=""))
+    for _ in range(2):  # the second time with the cache's shapes
+        await asyncio.gather(*(ask(bench.client, system.endpoint, trace, 1) for trace in traces))
 
 
 async def calibrate(bench: Bench, stock: System) -> None:
     """One step = stock vLLM's median time between tokens of a single request."""
     cell = Cell(axis="")
     traces = bench.traces(cell)[:2]
-    await waves(bench.client, stock.endpoint, traces[:1], 4, 1)
+    await meet(bench, stock)
     groups = await waves(bench.client, stock.endpoint, traces, bench.tokens, 1)
     bench.step_s = median(1 / each.speed for group in groups for each in group)
     bench.results["step_ms"] = bench.step_s * 1000
@@ -222,7 +230,7 @@ async def calibrate(bench: Bench, stock: System) -> None:
 async def calibrate_loop(bench: Bench, nexus: System, tap: Tap) -> None:
     """What the engine spends between two steps: stock's figures hold it, the step times that Nexus reports do not."""
     traces = bench.traces(Cell(axis=""))[:1]
-    await waves(bench.client, nexus.endpoint, traces, 4, 1)
+    await meet(bench, nexus)
     await asyncio.sleep(SETTLE_S)
     tap.take()
     groups = await waves(bench.client, nexus.endpoint, traces, bench.tokens, 1)
@@ -242,13 +250,18 @@ async def against_nexus(bench: Bench, stock: System, cells: Sequence[Cell], repe
                 bench.results["memory_gib"] = {"stock": stock.memory_gib(), "nexus": nexus.memory_gib()}
                 await calibrate_loop(bench, nexus, tap)
                 for turn in range(repeat):
-                    for cell in cells:
-                        order = (STOCK, NEXUS) if turn % 2 == 0 else (NEXUS, STOCK)
-                        for name in order:
-                            if name == STOCK:
-                                await stock_run(bench, stock, [nexus], cell, turn, "nexus")
+                    for group in neighbours(cells):
+                        for cell in sequence(group, turn):
+                            if cell is None:
+                                await stock_run(bench, stock, [nexus], group[0], turn, "nexus", shared=group[1:])
                             else:
                                 await nexus_run(bench, nexus, [stock], cell, turn, tap)
+
+
+def sequence(group: Sequence[Cell], turn: int) -> list[Cell | None]:
+    """Who comes when: none is stock vLLM. The order is another one in each repetition."""
+    order: list[Cell | None] = [group[0], None, *group[1:]]
+    return order if turn % 2 else order[::-1]
 
 
 async def attached(nexus: System) -> None:
@@ -260,9 +273,21 @@ async def attached(nexus: System) -> None:
         await asyncio.sleep(0.1)
 
 
-async def stock_run(bench: Bench, system: System, others: Sequence[System], cell: Cell, turn: int, phase: str) -> None:
-    run = await measure(bench, system, others, cell, bench.traces(cell)[: _whole(cell.stock_prompts, cell)])
+async def stock_run(
+    bench: Bench,
+    system: System,
+    others: Sequence[System],
+    cell: Cell,
+    turn: int,
+    phase: str,
+    shared: Sequence[Cell] = (),
+) -> None:
+    """`shared`: cells that this run stands for as well, because they ask stock vLLM for the same."""
+    run = await measure(bench, system, others, cell, bench.traces(cell)[: whole_waves(cell.stock_prompts, cell)])
+    for each in shared:
+        _keep(bench, {**run, "cell": each.name, "repeat": turn, "phase": phase}, each)
     _keep(bench, {**run, "repeat": turn, "phase": phase}, cell)
+    bench.done(cell.name, f"{phase}/{system.name}", run["wall_s"] + SETTLE_S, _words(run, turn, phase))
 
 
 async def nexus_run(bench: Bench, nexus: System, others: Sequence[System], cell: Cell, turn: int, tap: Tap) -> None:
@@ -271,8 +296,9 @@ async def nexus_run(bench: Bench, nexus: System, others: Sequence[System], cell:
         if cell.learns and turn == 0:
             # A node is met for the first time: what is known of it afterwards is what the cell is about.
             await waves(bench.client, nexus.endpoint, traces[-1:], 16, 1)
-        run = await measure(bench, nexus, others, cell, traces[: _whole(cell.prompts, cell)], tap)
+        run = await measure(bench, nexus, others, cell, traces[: whole_waves(cell.prompts, cell)], tap)
         _keep(bench, {**run, "repeat": turn, "phase": "nexus", "node": asdict(counts)}, cell)
+    bench.done(cell.name, "nexus/nexus", run["wall_s"] + SETTLE_S, _words(run, turn, "nexus"))
 
 
 async def beside_native(
@@ -280,7 +306,7 @@ async def beside_native(
 ) -> None:
     """vLLM's own speculation and stock vLLM, interleaved, greedily."""
     with running(name, folder) as system:
-        await waves(bench.client, system.endpoint, bench.traces(_native(1))[:1], 4, 1)
+        await meet(bench, system)
         for turn in range(repeat):
             for cell in map(_native, concurrency):
                 order = (stock, system) if turn % 2 == 0 else (system, stock)
@@ -299,7 +325,7 @@ async def anchors(bench: Bench, stock: System, name: str, concurrency: Sequence[
 async def alone(bench: Bench, name: str, concurrency: Sequence[int], repeat: int, folder: Path) -> None:
     """That system, after stock vLLM has ended."""
     with running(name, folder) as system:
-        await waves(bench.client, system.endpoint, bench.traces(_native(1))[:1], 4, 1)
+        await meet(bench, system)
         for turn in range(repeat):
             for cell in map(_native, concurrency):
                 await stock_run(bench, system, [], cell, turn, name)
@@ -307,7 +333,7 @@ async def alone(bench: Bench, name: str, concurrency: Sequence[int], repeat: int
 
 def _native(concurrency: int) -> Cell:
     """As the concurrency cells, on a system without nodes."""
-    prompts = max(2, concurrency)
+    prompts = max(4, concurrency)
     return Cell(axis="concurrency", concurrency=concurrency, prompts=prompts, stock_prompts=prompts)
 
 
@@ -315,20 +341,15 @@ def _anchor(cell: Cell) -> Cell:
     return Cell(axis=cell.axis, concurrency=cell.concurrency, prompts=cell.prompts, stock_prompts=cell.concurrency)
 
 
-def _whole(prompts: int, cell: Cell) -> int:
-    """Whole waves only."""
-    return -(-prompts // cell.concurrency) * cell.concurrency
-
-
 def _keep(bench: Bench, run: Run, cell: Cell) -> None:
     run |= {"axis": cell.axis, **{f: getattr(cell, f) for f in ("concurrency", "rtt", "temperature", "acceptance")}}
     run["node_kind"] = cell.node
     bench.runs.append(run)
     bench.write()
-    words = (
-        f"{run['phase']:11} {run['cell']:22} {run['system']:11} #{run['repeat'] + 1}: {run['tokens_s']:6.2f} tokens/s"
-    )
-    bench.done(run["cell"], f"{run['phase']}/{run['system']}", run["wall_s"] + SETTLE_S, words)
+
+
+def _words(run: Run, turn: int, phase: str) -> str:
+    return f"{phase:11} {run['cell']:22} {run['system']:11} #{turn + 1}: {run['tokens_s']:6.2f} tokens/s"
 
 
 def fits(name: str) -> bool:
@@ -347,13 +368,15 @@ def need_memory(name: str) -> None:
 
 def forecast(cells: Sequence[Cell], tokens: int, step_s: float) -> Iterator[tuple[str, str, float]]:
     """Seconds that each measurement of the Nexus part may take, before any was made."""
-    for cell in cells:
-        step = step_s * STEP_FACTOR.get(cell.concurrency, 3.0)
-        whole = {"nexus/stock": cell.stock_prompts, "nexus/nexus": cell.prompts}
-        for system, prompts in whole.items():
-            gain = 0.5 if system == "nexus/nexus" and cell.learns and cell.concurrency < 4 else 1.0
-            count = _whole(prompts, cell) / cell.concurrency
-            yield cell.name, system, gain * count * (tokens + 2) * step + SETTLE_S
+    for group in neighbours(cells):
+        for place, cell in enumerate(group):
+            step = step_s * STEP_FACTOR.get(cell.concurrency, 3.0)
+            gain = 0.5 if cell.learns and cell.concurrency < 4 else 1.0
+            count = whole_waves(cell.prompts, cell) / cell.concurrency
+            yield cell.name, "nexus/nexus", count * (gain * tokens + PROMPT_STEPS) * step + SETTLE_S
+            if place == 0:
+                count = whole_waves(cell.stock_prompts, cell) / cell.concurrency
+                yield cell.name, "nexus/stock", count * (tokens + PROMPT_STEPS) * step + SETTLE_S
 
 
 async def main_async(options: argparse.Namespace) -> int:
@@ -376,7 +399,9 @@ async def main_async(options: argparse.Namespace) -> int:
                             [
                                 (cell.name, f"{system}/{each}", plan)
                                 for cell in map(_native, options.native)
-                                for plan in [(bench.tokens + 2) * bench.step_s * STEP_FACTOR[cell.concurrency] * 1.3]
+                                for plan in [
+                                    (bench.tokens + PROMPT_STEPS) * bench.step_s * STEP_FACTOR[cell.concurrency] * 1.3
+                                ]
                             ]
                             * options.repeat
                         )

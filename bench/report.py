@@ -71,6 +71,8 @@ NOTES = """\
   all positions, `late` each guess sent when its position was just committed, `silent` connected but never drafting,
   `dying` its connection ends in the middle of the first answers, `none` no node at all. Late, silent, dying and never
   right nodes are new ones in each repetition; others were met before.
+- All prompts are in all systems' prefix caches: a first token takes the time of the rest of a prompt, up to 31 tokens.
+- Two cells of one request at a time may share the stock run between them.
 - Stock vLLM is asked with `ignore_eos`, and for fewer requests in cells of one request at a time: its speed depends on
   neither. Where Nexus must be no slower, both get the same requests."""
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bench import plots, report
-from bench.cells import chosen, default_cells
+from bench.cells import chosen, default_cells, neighbours
 from bench.client import Timing, decode_seconds
+from bench.compare import sequence
 from bench.figures import Run, figure, ratios, shown, spread, summed, worst_latency
 from bench.judge import judge
 from bench.plots import by_position
@@ -200,3 +201,22 @@ def test_plans_follow_the_step_that_was_measured() -> None:
     assert dying.dies_after == 16
     assert chosen("c1-rtt0.5-t0-none")[0].plan(0.5, 32) is None
     assert figure([run(NEXUS)], "speed", system=STOCK) is None
+
+
+def test_two_cells_share_a_stock_run_only_when_it_is_the_same_for_both() -> None:
+    """One request at a time, same temperature, same requests; every cell is in one group."""
+    groups = neighbours(default_cells())
+    assert [cell for group in groups for cell in group] == default_cells()
+    shared = [group for group in groups if len(group) == 2]
+    assert shared
+    for first, second in shared:
+        assert first.concurrency == second.concurrency == 1
+        assert (first.temperature, first.stock_prompts) == (second.temperature, second.stock_prompts)
+
+
+def test_stock_is_always_next_to_what_it_is_compared_with() -> None:
+    """In another order in each repetition."""
+    first, second = default_cells()[:2]
+    assert sequence([first, second], 0) == [second, None, first]
+    assert sequence([first, second], 1) == [first, None, second]
+    assert sequence([first], 0) == [None, first]
