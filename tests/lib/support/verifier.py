@@ -33,9 +33,25 @@ PROMPTS = (
     "class Stack:\n    def __init__(self):",
     "The opposite of hot is",
     "Breaking news:",
+    "Two plus two equals",
+    "The chemical formula of water is",
+    "My favourite book is",
+    "for i in range(10):\n",
+    "Chapter 1\n\nIt was a dark",
+    "The recipe calls for flour, sugar,",
+    "She opened the door and",
+    "Guten Morgen! Wie",
+    "| name | age |\n|---|---|\n",
+    "The meeting starts at",
+    "To whom it may concern:",
+    "A triangle has three",
+    "int main(void) {",
+    "The three branches of government are",
+    "Yesterday I went to the",
+    "x = 3\ny = 4\nprint(x + y)  #",
 )
-"""24 prompts, so that a batch of 8 is refilled twice."""
-TOKENS = 32
+"""40 prompts, so that a batch of 8 is refilled four times."""
+TOKENS = 24
 ENGINE_FLAGS = ("--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "8", "--seed", "0")
 
 
@@ -53,13 +69,19 @@ class Verifier:
     ) -> Any:
         """One completion over the stock HTTP interface; the whole answer, with token ids."""
         if stream is not None:
-            body["vllm_xargs"] = {"nexus_stream": stream, "nexus_gateway": gateway}
+            names = {"nexus_stream": stream, "nexus_gateway": gateway}
+            body["vllm_xargs"] = {**body.get("vllm_xargs", {}), **names}
         return complete(self.url, prompt, **body)
 
 
-def complete(url: str, prompt: str | list[int], **body: Any) -> Any:
+def post(url: str, prompt: str | list[int], **body: Any) -> httpx2.Response:
+    """One completion request; the bare answer."""
     body = {"model": "smollm2-135m", "prompt": prompt, "max_tokens": TOKENS, "return_token_ids": True, **body}
-    answer = httpx2.post(f"{url}/v1/completions", json=body, timeout=300)
+    return httpx2.post(f"{url}/v1/completions", json=body, timeout=300)
+
+
+def complete(url: str, prompt: str | list[int], **body: Any) -> Any:
+    answer = post(url, prompt, **body)
     assert answer.status_code == 200, answer.text
     return answer.json()["choices"][0]
 
