@@ -22,9 +22,9 @@ setup: ## create .venv from the lock file (every command below does it first; at
 demo: setup ## run verifier, gateway and one draft node here, and ask them something
 	@$(BIN)/nexus demo $(ARGS)
 
-test: setup ## run all tests, on a small real model too (fetches it first); not the ones marked pair
+test: setup ## run all tests, on a small real model too (fetches it first); not those marked pair or soak
 	@$(BIN)/nexus models fetch smollm2-135m
-	$(BIN)/pytest -m "not pair" $(ARGS)
+	$(BIN)/pytest -m "not pair and not soak" $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
@@ -42,7 +42,7 @@ bench: setup ## Nexus beside stock vLLM on the pair, some 45 min (ARGS=--quick: 
 
 soak: setup ## run the tests marked slow again and again, those of the Qwen pair too, in another order each time (ROUNDS=5)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
-	@for round in $$(seq $${ROUNDS:-5}); do echo "round $$round"; $(BIN)/pytest -m "slow or pair" -q $(ARGS) || exit 1; done
+	@for round in $$(seq $${ROUNDS:-5}); do echo "round $$round"; $(BIN)/pytest -m "slow or pair or soak" -q $(ARGS) || exit 1; done
 
 docs: setup ## build docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -120,9 +120,16 @@ def pairs(engine: "TinyEngine", drafter: Callable[["TinyEngine"], list[list[int]
 
 @pytest.mark.parametrize(
     ("name", "drafter"),
-    [(name, coupled) for name in PARAMETERS]
-    + [(name, None) for name in ("temperature 1", "top-p", "all")]
-    + [("all", likeliest), ("all", garbage)],
+    [("temperature 1", coupled), ("top-p", coupled), ("penalties", coupled), ("all", coupled)]
+    + [("top-p", None), ("all", None), ("all", garbage)]
+    + [
+        pytest.param(*case, marks=pytest.mark.soak)
+        for case in (
+            *((name, coupled) for name in ("temperature 0.6", "top-k", "min-p", "bias")),
+            ("temperature 1", None),
+            ("all", likeliest),
+        )
+    ],
 )
 def test_200_000_samples_follow_the_target(
     tiny_engine: Any, name: str, drafter: Callable[["TinyEngine"], list[list[int]]] | None

@@ -13,7 +13,7 @@ from shared.draftport.messages import LOGIT_BIAS_ARG, MIN_P_ARG
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(900)]
 
-SOME = PROMPTS[:8]
+SOME = PROMPTS[:5]
 END = 2
 """Id of SmolLM2-Instruct's end of text, <|im_end|>."""
 SCHEMA = {
