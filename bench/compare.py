@@ -352,6 +352,17 @@ def _words(run: Run, turn: int, phase: str) -> str:
     return f"{phase:11} {run['cell']:22} {run['system']:11} #{turn + 1}: {run['tokens_s']:6.2f} tokens/s"
 
 
+@contextlib.contextmanager
+def survived(bench: Bench, name: str) -> Iterator[None]:
+    """The run goes on, and its report says so, when a system fails."""
+    try:
+        yield
+    except Exception as error:
+        bench.results.setdefault("failed", {})[name] = str(error)[-1000:]
+        bench.write()
+        print(f"{WORDS[name]} failed: {error}", file=sys.stderr, flush=True)
+
+
 def fits(name: str) -> bool:
     """Whether an engine can be started beside what runs already."""
     return bool(psutil.virtual_memory().available >= NEED_GIB[name] * 2**30)
@@ -407,16 +418,19 @@ async def main_async(options: argparse.Namespace) -> int:
                         )
                 if cells:
                     need_memory(NEXUS)
-                    await against_nexus(bench, stock, cells, options.repeat, folder)
+                    with survived(bench, NEXUS):
+                        await against_nexus(bench, stock, cells, options.repeat, folder)
                 beside = [system for system in natives if fits(system)]
                 for system in beside:
-                    await beside_native(bench, stock, system, options.native, options.repeat, folder)
+                    with survived(bench, system):
+                        await beside_native(bench, stock, system, options.native, options.repeat, folder)
                 later = [system for system in natives if system not in beside]
                 for system in later:
                     await anchors(bench, stock, system, options.native, options.repeat)
             bench.results["not_beside_stock"] = later
             for system in later:
-                await alone(bench, system, options.native, options.repeat, folder)
+                with survived(bench, system):
+                    await alone(bench, system, options.native, options.repeat, folder)
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("stopped; reporting what was measured", file=sys.stderr)
     finally:
@@ -424,7 +438,7 @@ async def main_async(options: argparse.Namespace) -> int:
     bench.write()
     report.write(bench.results, load(options.traces), bench.out)
     print((bench.out / "report.md").read_text())
-    return 0
+    return int(bool(bench.results.get("failed")))
 
 
 def main() -> int:

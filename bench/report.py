@@ -97,6 +97,8 @@ def _facts(results: dict[str, Any]) -> str:
     if later := results.get("not_beside_stock"):
         words = " and ".join(WORDS[system] for system in later)
         lines.append(f"- did not fit into memory beside stock vLLM and was measured right after it: {words}")
+    for system, why in results.get("failed", {}).items():
+        lines.append(f"- **failed**: {WORDS[system]}: `{' '.join(why.split())[-300:]}`")
     lines.append(f"- command: `{results['command']}`")
     return "\n".join(lines)
 
