@@ -353,7 +353,7 @@ def gain(
     answers: Sequence[Answer], concurrency: int, profile: Mapping[int, float], link: Link, price: float = 0.5
 ) -> Gain:
     """Runs the same requests with nodes and without."""
-    requests = max(2 * concurrency, len(answers))
+    requests = max(4 * concurrency, 2 * len(answers))  # the tail, when fewer run than may, is to weigh little
     plain = World(answers, concurrency, requests, profile, None, k=0).run()
     drafted = World(answers, concurrency, requests, profile, link, price=price).run()
     return Gain(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from support.servers import CPU_ENGINE, Server, free_port, nexus, stock_vllm
 from support.verifier import ENGINE_FLAGS, PROMPTS, Verifier, complete_all
 
 from shared.models.resolve import resolve
+
+# A shell starts background jobs with Ctrl-C ignored, and every process that a test starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

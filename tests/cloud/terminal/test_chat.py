@@ -125,17 +125,12 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_conversation(
         eventually(lambda: screen.out.getvalue() == "Paris")
         os.kill(os.getpid(), signal.SIGINT)
 
-    # A shell starts background jobs with Ctrl-C ignored, and these tests may be in one.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     helper = threading.Thread(target=interrupt)
     helper.start()
-    try:
-        with screen.client:
-            assert screen.chat.ask("one") is False
-            eventually(lambda: fake.gone == 1)
-    finally:
-        helper.join()
-        signal.signal(signal.SIGINT, before)
+    with screen.client:
+        assert screen.chat.ask("one") is False
+        eventually(lambda: fake.gone == 1)
+    helper.join()
     assert screen.out.getvalue() == "Paris\n"
     assert "(stopped)" in screen.err.getvalue()
     assert [m["content"] for m in screen.chat.messages] == ["one", "Paris"]
