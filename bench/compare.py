@@ -45,13 +45,18 @@ STEP_FACTOR = {1: 1.0, 2: 1.0, 4: 1.1, 8: 1.4, 16: 3.0}
 """What a prompt costs in steps, and a plain step by concurrency, roughly: for the forecast of a run's end alone."""
 
 
+def command() -> str:
+    """How this run was called, without where the checkout lies."""
+    return " ".join(["python -m bench.compare", *sys.argv[1:]])
+
+
 class Bench:
     """State of a run: what was measured, and where it is written."""
 
     def __init__(self, out: Path, tokens: int, traces: Sequence[Trace]) -> None:
         self.out = out
         self.tokens = tokens
-        self.results: dict[str, Any] = {"machine": machine(), "command": " ".join(sys.argv), "tokens": tokens}
+        self.results: dict[str, Any] = {"machine": machine(), "command": command(), "tokens": tokens}
         self.results["flags"] = " ".join(FLAGS)
         self.runs: list[Run] = []
         self.results["runs"] = self.runs
