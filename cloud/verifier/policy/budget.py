@@ -7,10 +7,6 @@ import numpy as np
 
 from cloud.verifier.policy.cost import StepCost
 
-MARGIN = 1.03
-"""Drafts must promise so many times the rate of a step without any: costs and chances are estimates, and where drafts
-gain next to nothing, their error is all that is left."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -33,8 +29,7 @@ def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost) ->
     """The step with the highest expected tokens per second.
 
     Slots are taken in the order of their chances, which within a draft never rise, so the best set of any size is a
-    prefix of that order; all sizes are compared, because costs have steps in them. Where the best gains less than
-    `MARGIN`, no slot is taken.
+    prefix of that order; all sizes are compared, because costs have steps in them.
 
     Args:
         chances: for each stream, the chance of each of its draft tokens; an empty one decodes plainly.
@@ -51,9 +46,6 @@ def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost) ->
     order = np.argsort(-flat, kind="stable")
     committed = streams + np.concatenate(([0.0], np.cumsum(flat[order])))
     seconds = cost.curve(base, len(committed)) - sunk
-    rates = committed / seconds
-    taken = int(np.argmax(rates))
-    if rates[taken] < MARGIN * rates[0]:
-        taken = 0
+    taken = int(np.argmax(committed / seconds))
     lengths = np.bincount(owner[order[:taken]], minlength=streams)
     return Step(lengths.tolist(), float(committed[taken]), float(seconds[taken]))
