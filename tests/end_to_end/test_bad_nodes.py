@@ -4,6 +4,7 @@ What every strategy does to the broker is tested without an engine in `tests/clo
 """
 
 import asyncio
+import contextlib
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from support.gateway import Gateway, nexus_figures
 from support.verifier import PROMPTS, Verifier, complete
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from shared.fingerprint import read_tokenizer
@@ -124,6 +125,7 @@ class BadNode:
         """Until it is turned away: why, and the close code."""
         streams: dict[str, tuple[Open, int, int]] = {}
         refuse: Refuse | None = None
+        beats: asyncio.Task[None] | None = None
         async with connect(self.gateway.node_url, compression=None) as socket:
             try:
                 greeting = codec.encode(hello(self.key, models=(self.offer,), streams=4))
@@ -135,6 +137,7 @@ class BadNode:
                             signature = self.key.sign(proof_payload(message.nonce, message.cloud, greeting))
                             await socket.send(codec.encode(Proof(signature=signature)))
                         case Welcome():
+                            beats = asyncio.create_task(self._beat(socket, message.beat_s))
                             self.joined.set()
                         case Open():
                             streams[message.stream] = message, len(message.tokens), 0
@@ -150,6 +153,16 @@ class BadNode:
             except ConnectionClosed:
                 assert refuse is not None, "closed without a word"
                 return refuse, socket.close_code
+            finally:
+                if beats is not None:
+                    beats.cancel()
+
+    async def _beat(self, socket: ClientConnection, every_s: float) -> None:
+        """It is well behaved otherwise: a silent node would be taken for gone between two answers."""
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await asyncio.sleep(every_s)
+                await socket.send(codec.encode(Beat(seq=0)))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +192,7 @@ async def test_a_bad_node_changes_no_answer_and_is_refused(
             break
     assert seen, "no prompt was shown to the node"
     refuse, code = await asyncio.wait_for(running, 30)
-    assert refuse.code == "rate_limit_exceeded" and why in refuse.message
-    assert code == 4005
+    assert why in refuse.message
+    assert (refuse.code, code) == ("rate_limit_exceeded", 4005)
     again, code = await asyncio.wait_for(node.run(), 30)
     assert why in again.message and code == 4005

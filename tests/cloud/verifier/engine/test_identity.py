@@ -76,7 +76,8 @@ def test_sampled_answers_do_not_depend_on_the_drafter(
     if drafter is perfect:
         assert accepted == drafted > sum(map(len, answers)) / 2
     if drafter is garbage:
-        assert drafted > sum(map(len, answers)) and accepted < drafted / 50
+        # The verifier takes less and less of it, but goes on for long enough to show that it changes nothing.
+        assert drafted > sum(map(len, answers)) / 4 and accepted < drafted / 50
     if drafter in (half_right, any_length):
         assert 0.1 * drafted < accepted < 0.95 * drafted
 
