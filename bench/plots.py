@@ -65,31 +65,25 @@ def _concurrency_axis(axes: Any, runs: Sequence[Run]) -> None:
 
 
 def _throughput(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
-    lines = {system: _by_concurrency(runs, "tokens_s", system) for system in SYSTEMS}
-    if not any(lines.values()):
-        return False
-    for system, points in lines.items():
-        if points:
-            _line(axes, points, system)
-    _concurrency_axis(axes, runs)
-    axes.set_ylabel("tokens per second, all requests")
-    axes.set_ylim(bottom=0)
-    axes.set_title("Throughput: temperature 0, round trip ½ step")
-    axes.legend(frameon=False)
-    return True
+    return _systems(axes, runs, "tokens_s", "tokens per second, all requests", "Throughput")
 
 
 def _busy(axes: Any, runs: Sequence[Run], traces: Sequence[Trace]) -> bool:
-    lines = {system: _by_concurrency(runs, "busy_ms", system) for system in SYSTEMS}
+    return _systems(axes, runs, "busy_ms", "milliseconds", "Verifier busy time per output token")
+
+
+def _systems(axes: Any, runs: Sequence[Run], name: str, unit: str, title: str) -> bool:
+    """One figure of every system by concurrency; false if there is nothing to show."""
+    lines = {system: _by_concurrency(runs, name, system) for system in SYSTEMS}
     if not any(lines.values()):
         return False
     for system, points in lines.items():
         if points:
             _line(axes, points, system)
     _concurrency_axis(axes, runs)
-    axes.set_ylabel("milliseconds")
+    axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)
-    axes.set_title("Verifier busy time per output token: temperature 0, round trip ½ step")
+    axes.set_title(f"{title}: temperature 0, round trip ½ step")
     axes.legend(frameon=False)
     return True
 
