@@ -49,7 +49,6 @@ def profile(worker: Any) -> None:
 def read_profile(settings: PluginSettings, rank: int) -> StepCost:
     """The table that `profile` left, for the scheduler of one data-parallel rank; unprofiled if there is none."""
     path = _path(settings, rank)
-    table: dict[int, float] = {}
     if path is not None:
         try:
             table = {int(tokens): float(seconds) for tokens, seconds in json.loads(path.read_text()).items()}
