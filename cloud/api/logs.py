@@ -50,5 +50,8 @@ def configure(level: Level, style: Format) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # an earlier server in this process may have taken them
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     logging.getLogger("httpcore2").setLevel(logging.WARNING)

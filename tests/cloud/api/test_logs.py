@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import structlog
+import uvicorn
 
 from cloud.api import logs
 
@@ -20,7 +21,11 @@ def _restore():
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_tracebacks_hold_no_local_variables(capsys, style):
-    """A traceback names the places, not what was in the variables there: prompts and keys."""
+    """A traceback names the places, not what was in the variables there: prompts and keys.
+
+    Nor does it leave our format when a server has set up uvicorn's own loggers before.
+    """
+    uvicorn.Config("x:app").configure_logging()
     logs.configure("info", style)
     prompt = "the caller's " + "secret prompt"
     try:
