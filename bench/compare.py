@@ -177,6 +177,7 @@ def _steps(bench: Bench, tap: Tap) -> Run:
         "busy_ms": (milliseconds + count * bench.overhead_ms) / tokens if tokens else None,
         "step_ms": milliseconds / count if count else None,
         "tokens_per_step": tokens / count if count else None,
+        "steps": steps.profile(),
         "drafted": steps.drafted,
         "accepted": steps.accepted,
         "lookup_drafted": steps.lookup_drafted,

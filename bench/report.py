@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import plots
-from bench.figures import Run, figure, ratios, select, worst_latency
+from bench.figures import Run, figure, ratios, select, shown, spread, worst_latency
 from bench.judge import judge
 from bench.systems import NEXUS, STOCK, SYSTEMS, WORDS
 from bench.traces import DATA, Trace, acceptance, load
@@ -42,6 +42,8 @@ def markdown(results: dict[str, Any], traces: Sequence[Trace], pictures: Sequenc
         _by_concurrency(runs),
         "## All cells",
         _cells(runs),
+        "## What steps took",
+        _profile(runs),
         "## The draft model's guesses",
         _guesses(traces),
         *(f"![{name.removesuffix('.png')}]({name})" for name in pictures),
@@ -170,6 +172,25 @@ def _cells(runs: Sequence[Run]) -> str:
         "of these by lookup",
     )
     return _table(head, rows) if rows else ""
+
+
+def _profile(runs: Sequence[Run]) -> str:
+    """What bounds the gain: a draft pays only as far as a step of more tokens takes no longer."""
+    found: dict[int, list[float]] = {}
+    for run in select(runs, system=NEXUS):
+        for size, times in (run.get("steps") or {}).items():
+            found.setdefault(int(size), []).extend(times)
+    seen = {size: spread(times) for size, times in sorted(found.items())}
+    one = next((each.median for size, each in seen.items() if each and size == 1), None)
+    rows = [
+        (str(size), str(each.count), str(each), shown(each.median / one) if one else "–")
+        for size, each in seen.items()
+        if each
+    ]
+    if not rows:
+        return ""
+    words = "Steps of Nexus without a prompt, all cells, by the tokens computed: each stream's next, and drafts."
+    return words + "\n\n" + _table(("tokens", "steps", "ms", "× one token"), rows)
 
 
 def _guesses(traces: Sequence[Trace]) -> str:

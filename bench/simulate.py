@@ -29,6 +29,8 @@ H100 = HERE / "data/step-cost-2xh100-70b-fp8.json"
 500 in, 2000 out), and 0.09 ms for each further token, which is the slope of the inter-token latency from 1 to 200
 requests as published for Llama-3.1-70B (NIM 1.3.0; it includes reading each request's KV cache, so it is too high for
 draft tokens, which share their request's). Source: docs.nvidia.com/nim/benchmarking/llm/1.0.0/performance."""
+LEAST_GAIN = 1.05
+"""As the default of `nexus verifier serve --least-gain`."""
 VOCABULARY = 1 << 20
 WRONG = VOCABULARY - 1
 """A token that no answer holds."""
@@ -112,7 +114,7 @@ class World:
     ) -> None:
         self._answers = answers
         self._cost = StepCost(profile)
-        self._book = Book(vocabulary=VOCABULARY, cost=StepCost(profile), wait_price=price)
+        self._book = Book(vocabulary=VOCABULARY, cost=StepCost(profile), wait_price=price, least_gain=LEAST_GAIN)
         self._link = link
         self._k, self._wait_s = k, wait_s
         self._requests = iter(range(requests))

@@ -28,6 +28,9 @@ class Steps:
     opening: set[int] = field(default_factory=set)
     """Steps that brought a stream's first token: they computed its prompt."""
     step_tokens: dict[int, int] = field(default_factory=dict)
+    """Tokens that each step committed."""
+    step_size: dict[int, int] = field(default_factory=dict)
+    """Tokens that each step computed: one of each stream, and its draft."""
     drafted: int = 0
     accepted: int = 0
     baseline: int = 0
@@ -42,6 +45,7 @@ class Steps:
         self.tokens += len(event.tokens)
         self.step_ms[event.step] = event.step_ms
         self.step_tokens[event.step] = self.step_tokens.get(event.step, 0) + len(event.tokens)
+        self.step_size[event.step] = self.step_size.get(event.step, 0) + 1 + event.drafted
         if first:
             self.opening.add(event.step)
         self.baseline += event.baseline
@@ -60,6 +64,13 @@ class Steps:
         """Steps without a prompt in them: how many, their milliseconds, their tokens."""
         steps = self.step_ms.keys() - self.opening
         return len(steps), sum(self.step_ms[step] for step in steps), sum(self.step_tokens[step] for step in steps)
+
+    def profile(self) -> dict[int, list[float]]:
+        """Milliseconds of the steps without a prompt, by the tokens that they computed."""
+        found: dict[int, list[float]] = {}
+        for step in sorted(self.step_ms.keys() - self.opening):
+            found.setdefault(self.step_size[step], []).append(round(self.step_ms[step], 1))
+        return dict(sorted(found.items()))
 
 
 class Tap:

@@ -40,15 +40,15 @@ def stock_greedy(small_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def verifier(small_model: Path, stock_greedy: list[list[int]]) -> Iterator[Verifier]:
     """A real `nexus verifier serve` in float32, batch 8, drafts of up to 8 tokens, shared by all tests.
 
-    Its policy takes every step for equally long and waiting for free, so that it verifies whatever is drafted, however
-    bad, and the tests see what they ask for on any machine.
+    Its policy takes every step for equally long, any gain for enough and waiting for free, so that it verifies whatever
+    is drafted, however bad, and the tests see what they ask for on any machine.
     """
     folder = Path(tempfile.mkdtemp(prefix="nx"))
     port = free_port()
     draft_port = f"ipc://{folder}/p"
     (folder / "flat.json").write_text(json.dumps({1: 0.05, 4096: 0.05}))
     arguments = ("verifier", "serve", "smollm2-135m", "--draft-port", draft_port, "--max-draft", "8")
-    policy = ("--wait-price", "0", "--step-cost", str(folder / "flat.json"))
+    policy = ("--wait-price", "0", "--least-gain", "1", "--step-cost", str(folder / "flat.json"))
     server = Server(nexus(*arguments, *policy, "--port", str(port), *ENGINE_FLAGS), folder / "log", env=CPU_ENGINE)
     try:
         server.wait_healthy(f"http://127.0.0.1:{port}/health")

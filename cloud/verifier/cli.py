@@ -51,6 +51,14 @@ def serve(
             "below 1 also to save verifier time per token, at 0 for every draft that is expected.",
         ),
     ] = 0.5,
+    least_gain: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            help="A step drafts only if that promises so many times the tokens per second of a step without drafts: "
+            "what promises less is within the error of the promise.",
+        ),
+    ] = 1.05,
     step_cost: Annotated[
         Path | None,
         typer.Option(
@@ -86,6 +94,7 @@ def serve(
         fingerprint=fingerprint.fingerprint(folder),
         vocabulary=fingerprint.vocabulary(folder),
         wait_price=wait_price,
+        least_gain=least_gain,
         step_cost=str(step_cost.resolve() if step_cost else profile_file(port)),
         step_cost_given=step_cost is not None,
         curve_secret=str(draft_port_secret) if draft_port_secret else None,

@@ -27,6 +27,8 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     wait_price: float = 0.5
     """What a step's waiting for drafts costs, as a multiple of the tokens that the time could bring; 0 waits for every
     draft that is expected."""
+    least_gain: float = 1.05
+    """A step drafts only if that promises so many times the tokens per second of one without drafts."""
     step_cost: str = ""
     """File with the seconds of a step by its tokens, written at start-up; empty for none. Rank r > 0 adds -r."""
     step_cost_given: bool = False

@@ -44,6 +44,7 @@ def run(system: str, cell: str = "c1-rtt0.5-t0", repeat: int = 0, phase: str = "
         "lookup_drafted": 0,
         "lookup_accepted": 0,
         "tokens_per_step": 3.0,
+        "steps": {1: [100.0, 120.0, 110.0], 5: [220.0]},
         "depth_drafted": [2, 2, 2, 2],
         "depth_accepted": [2, 2, 1, 1],
         "node": {"streams": 1, "unknown": 0, "off_trace": 0, "drafted": 9, "sent": 9},
@@ -162,9 +163,10 @@ def test_the_report_is_written_from_whatever_was_measured(tmp_path: Path) -> Non
     """After a run that was stopped at once, too."""
     report.write(results(), load(), tmp_path)
     assert "not measured" in (tmp_path / "report.md").read_text()
-    report.write(results(run(STOCK), run(NEXUS), run(STOCK, repeat=1)), load(), tmp_path)
+    report.write(results(run(STOCK), run(NEXUS), run(STOCK, repeat=1), run(NEXUS, repeat=1)), load(), tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| `c1-rtt0.5-t0` | 1.00 (1.00–1.00) |" in text
+    assert "| 5 | 2 | 220 (220–220) | 2.00 |" in text, "what a step of five tokens took beside one of one"
     for name in ("throughput", "busy", "distance", "latency", "acceptance"):
         assert f"![{name}]({name}.png)" in text
         assert (tmp_path / f"{name}.png").stat().st_size > 1000

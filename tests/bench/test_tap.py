@@ -47,6 +47,7 @@ def test_a_step_of_several_streams_counts_once() -> None:
     steps.add(verified("b", 2, 20, 21, step=2, drafted=1, source=LOOKUP), False)
     steps.add(verified("a", 6, 14, step=3, drafted=2, source=NODE), False)
     assert steps.decoding() == (2, 102.0 + 103.0, 6)
+    assert steps.profile() == {3: [103.0], 7: [102.0]}
     assert (steps.drafted, steps.lookup_drafted, steps.lookup_accepted) == (7, 1, 1)
     assert (steps.depth_drafted, steps.depth_accepted) == ([2, 2, 1, 1], [1, 1])
 

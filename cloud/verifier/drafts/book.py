@@ -48,16 +48,19 @@ class _Source:
 class Book:
     """The draft side of the scheduler, without the engine: pure, driven by calls that carry the time."""
 
-    def __init__(self, *, vocabulary: int, cost: StepCost | None = None, wait_price: float = 1.0) -> None:
+    def __init__(
+        self, *, vocabulary: int, cost: StepCost | None = None, wait_price: float = 1.0, least_gain: float = 1.0
+    ) -> None:
         """
         Args:
             vocabulary: number of real token ids. A larger id would index past the embedding and kill the engine.
             cost: what a step costs on this machine.
             wait_price: see `cloud.verifier.policy.waiting.best_wait`.
+            least_gain: see `cloud.verifier.policy.budget.allocate`.
         """
         self._vocabulary = vocabulary
         self.cost = cost or StepCost()
-        self._wait_price = wait_price
+        self._wait_price, self._least_gain = wait_price, least_gain
         self._streams: dict[str, Stream] = {}
         self._bands: dict[str, int] = {}
         self._sources: OrderedDict[str, _Source] = OrderedDict()
@@ -156,7 +159,7 @@ class Book:
         outlooks = [
             stream.outlook(draft, limits[stream.stream], now) for stream, draft in zip(streams, drafts, strict=True)
         ]
-        wait, step = best_wait(outlooks, others, self.cost, self._wait_price)
+        wait, step = best_wait(outlooks, others, self.cost, self._wait_price, self._least_gain)
         if wait > 0:
             for stream, outlook in zip(streams, outlooks, strict=True):
                 if outlook.first_in is not None and outlook.first_in <= wait and not stream.held:

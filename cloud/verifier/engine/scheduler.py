@@ -47,7 +47,10 @@ class DraftScheduler(Scheduler):
         self._poll_s = settings.poll_ms / 1000
         self._engine_seed = vllm_config.model_config.seed
         self._book = Book(
-            vocabulary=settings.vocabulary, cost=read_profile(settings, rank), wait_price=settings.wait_price
+            vocabulary=settings.vocabulary,
+            cost=read_profile(settings, rank),
+            wait_price=settings.wait_price,
+            least_gain=settings.least_gain,
         )
         curve = None
         if settings.curve_secret and settings.curve_clients:

@@ -25,7 +25,7 @@ class Step:
         return self.committed / self.seconds
 
 
-def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost) -> Step:
+def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost, least_gain: float = 1.0) -> Step:
     """The step with the highest expected tokens per second.
 
     Slots are taken in the order of their chances, which within a draft never rise, so the best set of any size is a
@@ -35,6 +35,8 @@ def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost) ->
         chances: for each stream, the chance of each of its draft tokens; an empty one decodes plainly.
         others: tokens that the step computes besides: requests without drafts, prefill.
         cost: seconds by tokens.
+        least_gain: a draft that promises less than so many times the rate of a step without any is left out. Costs and
+            chances are estimates, and where drafts gain next to nothing, their error is all that is left.
     """
     streams, base = len(chances), len(chances) + others
     # What others need is spent in any case: it makes no slot look cheap, only dearer where the machine is full.
@@ -46,6 +48,9 @@ def allocate(chances: Sequence[Sequence[float]], others: int, cost: StepCost) ->
     order = np.argsort(-flat, kind="stable")
     committed = streams + np.concatenate(([0.0], np.cumsum(flat[order])))
     seconds = cost.curve(base, len(committed)) - sunk
-    taken = int(np.argmax(committed / seconds))
+    rates = committed / seconds
+    taken = int(np.argmax(rates))
+    if rates[taken] < least_gain * rates[0]:
+        taken = 0
     lengths = np.bincount(owner[order[:taken]], minlength=streams)
     return Step(lengths.tolist(), float(committed[taken]), float(seconds[taken]))

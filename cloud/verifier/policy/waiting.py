@@ -42,7 +42,9 @@ class Outlook:
         return [moment for moment in arrivals if 0 < moment <= self.patience]
 
 
-def best_wait(streams: Sequence[Outlook], others: int, cost: StepCost, price: float) -> tuple[float, Step]:
+def best_wait(
+    streams: Sequence[Outlook], others: int, cost: StepCost, price: float, least_gain: float = 1.0
+) -> tuple[float, Step]:
     """How long to wait, in seconds, and the step as it would then be; 0 is now.
 
     A draft that is not waited for is not lost: the next step uses it, one token shorter. So waiting w for a step that
@@ -54,15 +56,16 @@ def best_wait(streams: Sequence[Outlook], others: int, cost: StepCost, price: fl
         others: tokens that the step computes besides; with any, nothing waits.
         cost: seconds by tokens.
         price: what waiting costs, as a multiple of that; 0 waits for everything that the streams' patience allows.
+        least_gain: see `allocate`.
     """
-    now = allocate([stream.now for stream in streams], others, cost)
+    now = allocate([stream.now for stream in streams], others, cost, least_gain)
     moments = sorted({moment for stream in streams for moment in stream.moments()})
     if others or not moments:
         return 0.0, now
     rate = allocate([stream.now if stream.first_in is None else stream.later for stream in streams], others, cost).rate
     best = (now.committed - rate * now.seconds, 0.0, now)
     for moment in _some(moments):
-        step = allocate([stream.at(moment) for stream in streams], others, cost)
+        step = allocate([stream.at(moment) for stream in streams], others, cost, least_gain)
         worth = step.committed - rate * (price * moment + step.seconds)
         if worth > best[0]:
             best = (worth, moment, step)

@@ -43,6 +43,14 @@ def test_what_else_the_step_computes_takes_the_cheap_slots() -> None:
     assert allocate([powers(0.2, 4)] * 2, 60, cost).lengths == [0, 0]
 
 
+def test_what_gains_next_to_nothing_is_not_tried() -> None:
+    """Costs and chances are estimates: a promised two per cent may be a loss."""
+    cost = StepCost({1: 1.0, 2: 1.5})
+    assert allocate([[0.53]], 0, cost).lengths == [1]
+    assert allocate([[0.53]], 0, cost, 1.05).lengths == [0]
+    assert allocate([[0.6]], 0, cost, 1.05).lengths == [1]
+
+
 def test_no_stream_is_no_step_to_plan() -> None:
     """Only prefill."""
     assert allocate([], 0, FLAT).lengths == []
