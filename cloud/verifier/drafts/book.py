@@ -62,7 +62,6 @@ class Book:
         self.cost = cost or StepCost()
         self._wait_price, self._least_gain = wait_price, least_gain
         self._streams: dict[str, Stream] = {}
-        self._bands: dict[str, int] = {}
         self._sources: OrderedDict[str, _Source] = OrderedDict()
         self.tally = Tally()
 
@@ -74,19 +73,19 @@ class Book:
 
     def open(self, stream: str, gateway: str, committed: Sequence[int], temperature: float = 0.0) -> None:
         """Begins a stream; `committed` is the engine's own growing list of all its tokens."""
-        self._bands[stream] = band(temperature)
+        shared = band(temperature)
         self._streams[stream] = Stream(
             stream=stream,
             gateway=gateway,
             committed=committed,
             lookup=PromptLookup(list(committed)),
-            guesser=StreamSurvival(self._survival(LOOKUP, self._bands[stream])),
+            guesser=StreamSurvival(self._survival(LOOKUP, shared)),
+            band=shared,
         )
 
     def close(self, stream: str) -> None:
         """Ends a stream and forgets its tapes."""
         self._streams.pop(stream, None)
-        self._bands.pop(stream, None)
 
     def gateway(self, stream: str) -> str:
         return self._streams[stream].gateway
@@ -135,7 +134,7 @@ class Book:
         """A new tape's line; further candidates of a node, `<node>/<i>`, share what is known of the node."""
         node, slash, _ = tape.partition("/")
         known = stream.lines.get(node) if slash else None
-        survival = known.survival if known else StreamSurvival(self._survival(node, self._bands[stream.stream]))
+        survival = known.survival if known else StreamSurvival(self._survival(node, stream.band))
         return Line(survival, self._sources[node].responses, main=not slash)
 
     def _survival(self, name: str, temperature: int) -> Survival:

@@ -78,7 +78,7 @@ class Line:
         if guess and self.main:
             right = agreement(guess, tokens)
             self.survival.observe(right, mismatch=right < len(guess))
-        if not self.tape.commit(pos, tokens):
+        if not self.tape.commit(pos, tokens) and self.main:
             self._called = (now, pos + len(tokens))
 
     def first_in(self, now: float) -> float | None:

@@ -52,6 +52,8 @@ class Stream:
     lookup: PromptLookup
     guesser: StreamSurvival
     """How good prompt lookup is here."""
+    band: int = 0
+    """Temperatures whose record this stream shares; see `cloud.verifier.policy.survival.band`."""
     wait_s: float = 0.0
     k: int = 1 << 30
     lines: dict[str, Line] = field(default_factory=dict)
@@ -104,17 +106,14 @@ class Stream:
         if self.committed_at is None or self.wait_s <= 0 or len(self.committed) < self._retry_at:
             return Outlook(now=chances)
         patience = self.committed_at + self.wait_s - now
-        line = self.lines.get(draft.source) if draft else None
-        if line is None or not line.main:
-            soonest = min(
-                ((due, name) for name, each in self.lines.items() if (due := each.first_in(now)) is not None),
-                default=None,
-            )
-            if soonest is None:
-                return Outlook(now=chances)
-            line = self.lines[soonest[1]]
-        first_in, have = line.first_in(now), len(line.tape.peek(len(self.committed), limit))
-        if first_in is None or have >= limit or patience <= 0:
+        drafting = self.lines.get(draft.source) if draft else None
+        asked = [drafting] if drafting is not None and drafting.main else self.lines.values()
+        due = [(first_in, line) for line in asked if (first_in := line.first_in(now)) is not None]
+        if not due or patience <= 0:
+            return Outlook(now=chances)
+        first_in, line = min(due, key=lambda pair: pair[0])
+        have = len(line.tape.peek(len(self.committed), limit))
+        if have >= limit:
             return Outlook(now=chances)
         return Outlook(
             now=chances,
