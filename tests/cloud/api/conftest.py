@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+from support.published import Published
 
 from cloud.api.app import create_app
 from cloud.api.broker.policy import StreamPolicy
@@ -352,8 +353,9 @@ async def gateway(verifier: FakeVerifier, coordinator: FakeCoordinator, limits: 
         )
         app = create_app(settings, coordinator)
         async with (
-            serving(uvicorn_config(app, settings)) as url,
+            serving(uvicorn_config(published := Published(app), settings)) as url,
             openai.AsyncOpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0) as client,
             httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {KEY}"}, trust_env=False) as http,
         ):
             yield Gateway(url, verifier, coordinator, client, http, app)
+        published.check()

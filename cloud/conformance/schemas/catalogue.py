@@ -1,0 +1,111 @@
+"""Every schema by name, and checking a value against one at either level."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal
+
+from jsonschema import Draft202012Validator
+
+from cloud.conformance.schemas import answers
+from cloud.conformance.schemas.shapes import (
+    COUNT,
+    LOOSE,
+    NUMBER,
+    STRING,
+    Schema,
+    array,
+    choice,
+    const,
+    loosened,
+    nullable,
+    record,
+    ref,
+)
+
+Level = Literal["strict", "compatible"]
+_MONEY: Schema = {"type": "string", "pattern": r"^\d+(\.\d+)?$", "description": "Dollars, as a decimal number."}
+
+NEXUS_FIGURES = record(
+    {},
+    {
+        "drafted": COUNT,
+        "accepted": COUNT,
+        "verify_steps": COUNT,
+        "tokens_per_step": nullable(NUMBER),
+        "seed": COUNT,
+        "nodes": choice("none", "any"),
+        "cost": _MONEY,
+        "trace": array(ref("TracedToken")),
+    },
+    description="What Nexus says about a generation; in a stream on its last chunk, and `trace` alone on earlier ones.",
+)
+TRACED_TOKEN = record(
+    {"id": nullable(COUNT), "text": STRING, "origin": choice("accepted", "corrected", "bonus", "plain")},
+    {"index": COUNT},
+)
+
+MODEL = record(
+    {"id": STRING, "object": const("model"), "created": {"type": "integer"}, "owned_by": STRING},
+    {"shutdown_date": STRING},
+    extensions={
+        "pricing": {"type": "object", "additionalProperties": _MONEY},
+        "context_length": nullable(COUNT),
+        "max_output_length": nullable(COUNT),
+        "supported_parameters": array(STRING),
+    },
+)
+MODEL_LIST = record({"object": const("list"), "data": array(ref("Model"))})
+
+_CODE: Schema = {**nullable(STRING), LOOSE: {"type": ["string", "integer", "null"]}}
+ERROR = record(
+    {
+        "error": record(
+            {"message": {"type": "string", "minLength": 1}, "type": STRING, "param": nullable(STRING), "code": _CODE},
+            spared=["type", "param", "code"],
+        )
+    }
+)
+
+SCHEMAS: Mapping[str, Schema] = {
+    "ChatCompletion": answers.CHAT_COMPLETION,
+    "ChatChoice": answers.CHAT_CHOICE,
+    "Message": answers.MESSAGE,
+    "ToolCall": answers.TOOL_CALL,
+    "ChatCompletionChunk": answers.CHAT_CHUNK,
+    "ChunkChoice": answers.CHUNK_CHOICE,
+    "Delta": answers.DELTA,
+    "ToolCallDelta": answers.TOOL_CALL_DELTA,
+    "ChatLogprobs": answers.CHAT_LOGPROBS,
+    "TokenLogprob": answers.TOKEN_LOGPROB,
+    "Spelling": answers.SPELLING,
+    "Completion": answers.COMPLETION,
+    "CompletionChoice": answers.COMPLETION_CHOICE,
+    "CompletionChunk": answers.COMPLETION_CHUNK,
+    "CompletionChunkChoice": answers.COMPLETION_CHUNK_CHOICE,
+    "CompletionLogprobs": answers.COMPLETION_LOGPROBS,
+    "Usage": answers.USAGE,
+    "NexusFigures": NEXUS_FIGURES,
+    "TracedToken": TRACED_TOKEN,
+    "Model": MODEL,
+    "ModelList": MODEL_LIST,
+    "Error": ERROR,
+}
+
+
+def problems(name: str, value: Any, level: Level = "strict") -> list[str]:
+    """What is wrong with `value` as the schema `name`, one line each with its place; nothing when it is right."""
+    return sorted(_line(error) for error in _validator(name, level).iter_errors(value))
+
+
+@cache
+def _validator(name: str, level: Level) -> Draft202012Validator:
+    schemas = dict(SCHEMAS) if level == "strict" else loosened(dict(SCHEMAS))
+    return Draft202012Validator({**ref(name), "components": {"schemas": schemas}})
+
+
+def _line(error: Any) -> str:
+    """The place, and what is wrong there: of the branches of a choice, what the most telling one says."""
+    while error.context:
+        error = max(error.context, key=lambda each: (len(each.absolute_path), each.validator != "type"))
+    message = error.message if len(error.message) < 200 else error.message[:200] + "…"
+    return f"{error.json_path}: {message}"

@@ -1,0 +1,88 @@
+"""Judges every answer that passes by against OpenAI's published schema: put it around the application under test."""
+
+import json
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cloud.conformance.schemas.catalogue import problems
+from cloud.conformance.transcript import Kind, Transcript
+
+_STREAMS: dict[str, tuple[Kind, str]] = {
+    "/v1/chat/completions": ("chat", "ChatCompletion"),
+    "/v1/completions": ("completion", "Completion"),
+}
+
+
+class Published:
+    """ASGI middleware that records; `check` fails with all that was wrong. `judged` counts answers and chunks."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.wrong: list[str] = []
+        self.judged = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/v1"):
+            await self._app(scope, receive, send)
+            return
+        asked, answered = bytearray(), bytearray()
+        start: Message = {}
+        complete = False
+
+        async def receive_seen() -> Message:
+            message = await receive()
+            if message["type"] == "http.request":
+                asked.extend(message.get("body", b""))
+            return message
+
+        async def send_seen(message: Message) -> None:
+            nonlocal start, complete
+            await send(message)
+            if message["type"] == "http.response.start":
+                start = message
+            else:
+                answered.extend(message.get("body", b""))
+                complete = not message.get("more_body", False)
+
+        try:
+            await self._app(scope, receive_seen, send_seen)
+        finally:
+            if start:
+                found = self._judge(scope["path"], start, bytes(asked), bytes(answered), complete)
+                self.wrong += [f"{scope['method']} {scope['path']} {start['status']}: {each}" for each in found]
+
+    def check(self) -> None:
+        assert not self.wrong, "\n".join(self.wrong)
+
+    def _judge(self, path: str, start: Message, asked: bytes, answered: bytes, complete: bool) -> list[str]:
+        headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        kind = headers.get("content-type", "")
+        if kind.startswith("text/event-stream"):
+            return self._stream(path, asked, answered, complete)
+        if not complete:
+            return []
+        if not kind.startswith("application/json"):
+            return [f"content type {kind!r}"]
+        self.judged += 1
+        name = self._name(path, start["status"])
+        return problems(name, json.loads(answered)) if name else []
+
+    def _stream(self, path: str, asked: bytes, answered: bytes, complete: bool) -> list[str]:
+        request: dict[str, Any] = json.loads(asked or b"{}")
+        usage = bool((request.get("stream_options") or {}).get("include_usage"))
+        stream = Transcript.read(
+            answered, _STREAMS[path][0], n=request.get("n") or 1, include_usage=usage, complete=complete
+        )
+        self.judged += len(stream.chunks)
+        return [fault.text for fault in stream.faults()]
+
+    @staticmethod
+    def _name(path: str, status: int) -> str | None:
+        if status >= 400:
+            return "Error"
+        if path in _STREAMS:
+            return _STREAMS[path][1]
+        if path == "/v1/models":
+            return "ModelList"
+        return "Model" if path.startswith("/v1/models/") else None
