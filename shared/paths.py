@@ -20,6 +20,12 @@ def config_dir() -> Path:
     return Path(override) if override else Path(platformdirs.user_config_dir(_APP))
 
 
+def data_dir() -> Path:
+    """Folder for what must not be lost (the gateway's database); `NEXUS_DATA_DIR` overrides it."""
+    override = os.environ.get("NEXUS_DATA_DIR")
+    return Path(override) if override else Path(platformdirs.user_data_dir(_APP))
+
+
 def runtime_dir() -> Path:
     """Folder for sockets of running processes, made private to the user (0700) if it is missing."""
     override = os.environ.get("NEXUS_RUNTIME_DIR")

@@ -1,6 +1,7 @@
 """What the whole suite shares: one real verifier, and what a stock engine answers to the same prompts."""
 
 import json
+import os
 import shutil
 import signal
 import tempfile
@@ -15,6 +16,9 @@ from shared.models.resolve import resolve
 
 # A shell starts background jobs with Ctrl-C ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No gateway of a test keeps anything, unless the test names a database.
+os.environ["NEXUS_GATEWAY_DATABASE"] = ":memory:"
 
 
 @pytest.fixture(scope="session")

@@ -106,6 +106,8 @@ class GatewaySettings(BaseSettings):
     api_keys: Annotated[list[SecretStr], NoDecode] = []
     api_keys_file: Path | None = None
     node_keys: Annotated[list[str], NoDecode] = []
+    database: Annotated[str, Field(min_length=1)] = Field(default_factory=lambda: str(paths.data_dir() / "gateway.db"))
+    """Path of an SQLite file, an SQLAlchemy URL, or `:memory:`."""
     metrics_key: Literal["auto", "required", "none"] = "auto"
     limits: Limits = Limits()
     broker: BrokerOptions = BrokerOptions()

@@ -1,6 +1,7 @@
 """Reads the settings from file, environment and command line, remembers which gave what, and explains errors."""
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -167,7 +168,8 @@ def _printable(value: Any) -> str:
         return "********"
     if isinstance(value, list):
         return "[" + ", ".join(_printable(item) for item in value) + "]"
-    return "none" if value is None else str(value)
+    # A database's URL may hold a password.
+    return "none" if value is None else re.sub(r"(://[^:/@]*:).*@", r"\1********@", str(value))
 
 
 def _short(error: BaseException) -> str:

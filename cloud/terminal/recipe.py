@@ -104,6 +104,7 @@ def recipe(pair: Pair, *, folder: Path, port: int, draft: int, key: str) -> Reci
                     *("--verifier", f"{verifier}={draft_port}-0", "--api-keys-file", str(keys)),
                 ],
                 env={
+                    "NEXUS_GATEWAY_DATABASE": ":memory:",
                     "NEXUS_GATEWAY_BROKER__K": str(draft),
                     "NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": str(MAX_HOLD_MS),
                 },

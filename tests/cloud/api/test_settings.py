@@ -129,11 +129,13 @@ def test_environment_that_is_no_json(monkeypatch):
 def test_check_config_masks_secrets(monkeypatch, file):
     """The command prints every setting with its source and no secret; a wrong file makes it exit with 1."""
     monkeypatch.setenv("NEXUS_GATEWAY_API_KEYS", f"{KEY},{KEY}-2")
+    monkeypatch.setenv("NEXUS_GATEWAY_DATABASE", "postgresql+asyncpg://nexus:pass/wo@rd@host/db")
     result = CliRunner().invoke(app, ["check-config", "--port", "0", "--verifier", "http://v=ipc:///a,ipc:///b"])
     assert result.exit_code == 0, result.output
     assert KEY not in result.output and re.search(r"^api_keys +\[\*+, \*+\]  \(environment\)$", result.output, re.M)
     assert re.search(r"^port +0  \(command line\)$", result.output, re.MULTILINE)
     assert "[ipc:///a, ipc:///b]" in result.output
+    assert "postgresql+asyncpg://nexus:********@host/db" in result.output
     result = CliRunner().invoke(app, ["check-config", "--config", str(file("port = -1\nhost = 3\n"))])
     assert result.exit_code == 1 and result.output.count("error: ") == 2
 
@@ -155,9 +157,9 @@ def test_every_setting_is_documented():
     settings = GatewaySettings(api_keys=[KEY])
     values = {re.sub(r"\[\d+\]", "[]", name): value for name, value in flatten(settings)}
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `([\w.\[\]]+)` \| `?([^|`]+)`?(?:, `-0`)? \|", text, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([\w.\[\]]+)` \| `?([^|`]+)`?(?:, `-0`| in the Nexus data folder)? \|", text, re.MULTILINE))
     assert set(values) | {"verifiers"} == set(rows)
     for name, default in rows.items():
-        if name not in ("verifiers", "verifiers[].draft_ports", "api_keys", "node_keys"):
+        if name not in ("verifiers", "verifiers[].draft_ports", "api_keys", "node_keys", "database"):
             shown = values[name].removesuffix(".0") if values[name] != "127.0.0.1" else values[name]
             assert default.lower() == shown.lower(), name

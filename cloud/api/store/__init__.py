@@ -1,0 +1,1 @@
+"""The gateway's database: tables, migrations and transactions, in SQLAlchemy Core."""
