@@ -16,10 +16,12 @@ class NexusError(Exception):
     close_code: ClassVar[int] = 1011
     retry_helps: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
+        self.retry_after_s = retry_after_s
+        """When a retry can help at the earliest, if that is known."""
 
 
 class InvalidInput(NexusError):
@@ -46,6 +48,22 @@ class Unauthorized(NexusError):
     close_code = 1008
 
 
+class InsufficientQuota(NexusError):
+    """The caller's budget cannot pay for this request. Not 429: a retry would not help."""
+
+    code = "insufficient_quota"
+    http_status = 402
+    type = "insufficient_quota"
+
+
+class Forbidden(NexusError):
+    """The key is known, but may not do this."""
+
+    code = "permission_denied"
+    http_status = 403
+    type = "permission_error"
+
+
 class NotFound(NexusError):
     """No such model, route or object."""
 
@@ -58,6 +76,14 @@ class ModelNotFound(NotFound):
     """The model is not served here."""
 
     code = "model_not_found"
+
+
+class Conflict(NexusError):
+    """The request contradicts an earlier one."""
+
+    code = "conflict"
+    http_status = 409
+    type = "invalid_request_error"
 
 
 class PayloadTooLarge(NexusError):

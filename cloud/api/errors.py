@@ -1,5 +1,6 @@
 """The one error shape of the HTTP side, for our own errors and for the framework's."""
 
+import math
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -32,7 +33,8 @@ def internal_error(request_id: str) -> dict[str, Any]:
 def response_for(error: NexusError) -> Response:
     headers = {"content-type": "application/json"}
     if error.http_status in (429, 503):
-        headers["retry-after"] = str(RETRY_AFTER_S)
+        after = RETRY_AFTER_S if error.retry_after_s is None else error.retry_after_s
+        headers["retry-after"] = str(max(math.ceil(after), 1))
     if error.http_status == 401:
         headers["www-authenticate"] = "Bearer"
     return Response(sse.body(error_object(error)), error.http_status, headers)

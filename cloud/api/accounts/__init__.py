@@ -1,0 +1,1 @@
+"""API keys, what each may do, what it has used, and what that costs."""

@@ -1,0 +1,140 @@
+"""Keeps accounts in the database."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, get_args
+
+from sqlalchemy import Row, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from cloud.api.accounts.charges import Charge
+from cloud.api.accounts.keys import SCOPES, ApiKey, KeyId, NewKey, Privacy, Terms
+from cloud.api.accounts.money import Nano
+from cloud.api.accounts.ports import Changes
+from cloud.api.store.database import Database
+from cloud.api.store.tables import API_KEYS, COUNTERS, SPENDING, USAGE
+
+_COUNTER = "api_keys"
+_SHARED = [f.name for f in fields(Terms) if f.name != "scopes"]
+"""Columns that hold a field of `Terms` as it is."""
+
+
+class SqlAccounts:
+    """An `AccountStore`. The database is opened and closed by whoever made it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, new: NewKey) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(insert(API_KEYS).values(**_values(new), revision=await _next(connection)))
+
+        await self._database.write(work)
+
+    async def revoke(self, key: KeyId, at: int) -> ApiKey | None:
+        async def work(connection: AsyncConnection) -> ApiKey | None:
+            this = API_KEYS.c.id == key
+            found = (await connection.execute(select(API_KEYS).where(this))).one_or_none()
+            if found is None:
+                return None
+            if found.revoked_at is None:
+                revision = await _next(connection)
+                await connection.execute(update(API_KEYS).where(this).values(revoked_at=at, revision=revision))
+                found = (await connection.execute(select(API_KEYS).where(this))).one()
+            return _key(found)
+
+        return await self._database.write(work)
+
+    async def changes(self, since: int) -> Changes:
+        async def work(connection: AsyncConnection) -> Changes:
+            newer = select(API_KEYS).where(API_KEYS.c.revision > since).order_by(API_KEYS.c.revision)
+            rows = (await connection.execute(newer)).all()
+            return Changes(rows[-1].revision if rows else since, {row.digest: _key(row) for row in rows})
+
+        return await self._database.read(work)
+
+    async def record(self, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
+        async def work(connection: AsyncConnection) -> Mapping[tuple[KeyId, str], Nano]:
+            told = {charge.request_id: charge for charge in charges}
+            known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
+            for request_id in known.scalars():
+                del told[request_id]
+            if told:
+                await connection.execute(insert(USAGE), [_row(charge) for charge in told.values()])
+            by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
+            for charge in told.values():
+                by_month[charge.key_id, charge.month].append(charge)
+            for (key, month), new in by_month.items():
+                await _sum_up(connection, key, month, new)
+            return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
+
+        return await self._database.write(work)
+
+    async def spending(self, month: str) -> Mapping[KeyId, Nano]:
+        async def work(connection: AsyncConnection) -> Mapping[KeyId, Nano]:
+            rows = await connection.execute(select(SPENDING.c.key_id, SPENDING.c.cost).where(SPENDING.c.month == month))
+            return {KeyId(row.key_id): Nano(row.cost) for row in rows}
+
+        return await self._database.read(work)
+
+    async def charges(self, key: KeyId, limit: int) -> Sequence[Charge]:
+        async def work(connection: AsyncConnection) -> Sequence[Charge]:
+            mine = select(USAGE).where(USAGE.c.key_id == key)
+            rows = await connection.execute(mine.order_by(USAGE.c.at.desc(), USAGE.c.request_id).limit(limit))
+            return [Charge(**row._mapping) for row in rows]
+
+        return await self._database.read(work)
+
+
+async def _next(connection: AsyncConnection) -> int:
+    """The next revision. Whoever takes one holds its row until the commit, so that revisions appear in order."""
+    mine = COUNTERS.c.name == _COUNTER
+    more = update(COUNTERS).where(mine).values(value=COUNTERS.c.value + 1)
+    if not (await connection.execute(more)).rowcount:
+        await connection.execute(insert(COUNTERS).values(name=_COUNTER, value=1))
+    return int((await connection.execute(select(COUNTERS.c.value).where(mine))).scalar_one())
+
+
+async def _sum_up(connection: AsyncConnection, key: KeyId, month: str, charges: Sequence[Charge]) -> None:
+    more = {
+        "requests": len(charges),
+        "prompt_tokens": sum(c.prompt_tokens for c in charges),
+        "completion_tokens": sum(c.completion_tokens for c in charges),
+        "cost": sum(c.cost for c in charges),
+    }
+    this = (SPENDING.c.key_id == key) & (SPENDING.c.month == month)
+    added = update(SPENDING).where(this).values({name: SPENDING.c[name] + value for name, value in more.items()})
+    if not (await connection.execute(added)).rowcount:
+        await connection.execute(insert(SPENDING).values(key_id=key, month=month, **more))
+
+
+async def _sum(connection: AsyncConnection, key: KeyId, month: str) -> Nano:
+    this = (SPENDING.c.key_id == key) & (SPENDING.c.month == month)
+    return Nano((await connection.execute(select(SPENDING.c.cost).where(this))).scalar_one())
+
+
+def _values(new: NewKey) -> dict[str, Any]:
+    key, terms = new.key, new.key.terms
+    return {
+        "id": key.id,
+        "digest": new.digest,
+        "start": key.start,
+        "scopes": " ".join(sorted(terms.scopes)),
+        "created_at": key.created_at,
+        "revoked_at": key.revoked_at,
+        **{name: getattr(terms, name) for name in _SHARED},
+    }
+
+
+def _key(row: Row[Any]) -> ApiKey:
+    scopes = frozenset(scope for scope in SCOPES if scope in row.scopes.split())
+    shared = {name: getattr(row, name) for name in _SHARED}
+    if shared["privacy"] is not None and shared["privacy"] not in get_args(Privacy):
+        shared["privacy"] = "verifier_only"  # of a newer version: the narrowest there is
+    terms = Terms(scopes=scopes, **shared)
+    return ApiKey(id=KeyId(row.id), start=row.start, terms=terms, created_at=row.created_at, revoked_at=row.revoked_at)
+
+
+def _row(charge: Charge) -> dict[str, Any]:
+    return {f.name: getattr(charge, f.name) for f in fields(Charge)}
