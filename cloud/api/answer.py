@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -12,15 +12,18 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from cloud.api.errors import error_object, internal_error
-from cloud.api.generation import Event, Generation
+from cloud.api.generation import Generation
+from cloud.api.inbox import Event
 from cloud.api.metrics import Metrics
 from cloud.api.openai import sse
-from cloud.api.openai.common import Job
-from cloud.api.openai.objects import Json, Totals, shape_for, usage_object
+from cloud.api.openai.choice import NOTHING, Choice, Part
+from cloud.api.openai.job import Job
+from cloud.api.openai.objects import Json, Totals, fingerprint, usage_object
+from cloud.api.openai.shapes import shape_for
 from cloud.api.ports import Coordinator
 from cloud.api.settings import Limits
 from cloud.api.trace import TraceJoiner, trace_entries
-from cloud.api.upstream.chunks import Delta, Finish, Token, Usage
+from cloud.api.upstream.chunks import Delta, Usage
 from cloud.api.upstream.pool import VerifierPool
 from shared.errors import NexusError
 
@@ -43,15 +46,12 @@ class Backend:
     limits: Limits
 
 
-@dataclass(slots=True)
-class _Choice:
-    index: int
-    text: list[str] = field(default_factory=list)
-    tokens: list[Token] = field(default_factory=list)
-    joiner: TraceJoiner | None = None
-    opened: bool = False
-    reason: str | None = None
-    origins_late: bool = False
+class _Traced:
+    """The origins of one choice's tokens, for `nexus.trace`."""
+
+    def __init__(self) -> None:
+        self.joiner = TraceJoiner()
+        self.late = False
 
 
 class GenerationResponse(Response):
@@ -61,8 +61,10 @@ class GenerationResponse(Response):
         super().__init__()
         self._job = job
         self._backend = backend
-        self._shape = shape_for(job)
-        self._choices = [_Choice(i, joiner=TraceJoiner() if job.trace else None) for i in range(job.n)]
+        self._shape = shape_for(job, fingerprint(job.model, backend.coordinator.served(job.model)))
+        self._choices = [Choice(i, job) for i in range(job.n)]
+        self._opened: set[int] = set()
+        self._traced = [_Traced() for _ in range(job.n)] if job.trace else []
         self._totals = Totals()
         self._began = time.monotonic()
         self._first_token_seen = False
@@ -102,15 +104,9 @@ class GenerationResponse(Response):
             self._apply(event)
             running -= event.piece is None
         await generation.settle(SETTLE_S)
-        asked = self._job.logprobs
-        choices = [
-            self._shape.whole(c.index, "".join(c.text), c.tokens if asked else None, c.reason or "stop")
-            for c in self._choices
-        ]
-        answer = self._shape.response(choices)
+        logprobs = self._job.logprobs
+        answer = self._shape.response([self._shape.whole(c.index, c.whole(), logprobs=logprobs) for c in self._choices])
         answer["usage"] = usage_object(self._totals)
-        if self._totals.fingerprint is not None:
-            answer["system_fingerprint"] = self._totals.fingerprint
         answer["nexus"] = self._nexus(generation)
         body = sse.body(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -126,10 +122,11 @@ class GenerationResponse(Response):
                 event = await self._next_or_keep_alive(generation, sender)
                 if event.error is not None:
                     raise event.error
-                self._apply(event)
+                part = self._apply(event)
                 running -= event.piece is None
-                for chunk in await self._chunks(generation, event, last=not running):
-                    await sender.send(sse.event(chunk))
+                chunks = await self._chunks(generation, event, part, last=not running)
+                if chunks:
+                    await sender.send(b"".join(map(sse.event, chunks)))
             await sender.send(sse.DONE, more=False)
         except Exception as error:
             if not sender.started or isinstance(error, ClientStalled):
@@ -145,38 +142,28 @@ class GenerationResponse(Response):
             if generation.accepted.is_set():
                 await sender.send(sse.KEEP_ALIVE)
 
-    async def _chunks(self, generation: Generation, event: Event, *, last: bool) -> list[Json]:
-        choice = self._choices[event.index]
+    async def _chunks(self, generation: Generation, event: Event, part: Part, *, last: bool) -> list[Json]:
         chunks: list[Json] = []
-        if not choice.opened:
-            choice.opened = True
-            if (opening := self._shape.opening(choice.index)) is not None:
+        index, ended = event.index, event.piece is None
+        if index not in self._opened and (ended or part != NOTHING):
+            self._opened.add(index)
+            if (opening := self._shape.opening(index, part)) is not None:
                 chunks.append(self._chunk([opening]))
-        if isinstance(event.piece, Delta):
-            await self._wait_for_origins(generation, choice)
-            chunks += self._delta_chunks(generation, choice, event.piece)
-        elif event.piece is None:
-            if last:
-                await generation.settle(SETTLE_S)
-            if traced := self._take_trace(generation, choice, final=True):
-                rest = self._chunk([self._shape.delta(choice.index, "", None)])
-                chunks.append({**rest, "nexus": {"trace": traced}})
-            chunks.append(self._chunk([self._shape.finish(choice.index, choice.reason or "stop")]))
+        if ended and last:
+            await generation.settle(SETTLE_S)
+        traced = await self._newly_traced(generation, index, ended=ended)
+        if traced or part.text or part.reasoning or part.calls or (self._job.logprobs and part.tokens):
+            chunk = self._chunk([self._shape.delta(index, part, logprobs=self._job.logprobs)])
+            if traced:
+                chunk["nexus"] = {"trace": traced}
+            chunks.append(chunk)
+        if ended:
+            chunks.append(self._chunk([self._shape.finish(index, self._choices[index].reason or "stop")]))
             if last and self._job.include_usage:
                 chunks.append({**self._shape.chunk([]), "usage": usage_object(self._totals)})
             if last:
                 chunks[-1]["nexus"] = self._nexus(generation)
         return chunks
-
-    def _delta_chunks(self, generation: Generation, choice: _Choice, piece: Delta) -> list[Json]:
-        tokens: Sequence[Token] | None = piece.tokens if self._job.logprobs else None
-        traced = self._take_trace(generation, choice)
-        if not piece.text and not tokens and not traced:
-            return []
-        chunk = self._chunk([self._shape.delta(choice.index, piece.text, tokens)])
-        if traced:
-            chunk["nexus"] = {"trace": traced}
-        return [chunk]
 
     def _chunk(self, choices: list[Json]) -> Json:
         chunk = self._shape.chunk(choices)
@@ -186,41 +173,37 @@ class GenerationResponse(Response):
 
     # --- both ---
 
-    def _apply(self, event: Event) -> None:
-        choice = self._choices[event.index]
+    def _apply(self, event: Event) -> Part:
+        """Takes a piece in; what it means for the caller."""
         match event.piece:
-            case Delta(text, tokens):
+            case Delta() as delta:
                 if not self._first_token_seen:
                     self._first_token_seen = True
                     self._backend.metrics.first_token_s.observe(time.monotonic() - self._began)
-                if choice.joiner is not None:
-                    choice.joiner.feed(text, tokens)
-                if not self._job.stream:
-                    choice.text.append(text)
-                    choice.tokens.extend(tokens)
-            case Finish(reason):
-                choice.reason = reason
+                part = self._choices[event.index].feed(delta)
+                if self._traced:
+                    self._traced[event.index].joiner.feed(part.text, delta.tokens)
+                return part
             case Usage() as usage:
-                self._totals.add(choice.index, usage)
+                self._totals.add(event.index, usage)
+        return NOTHING
 
-    async def _wait_for_origins(self, generation: Generation, choice: _Choice) -> None:
+    async def _newly_traced(self, generation: Generation, index: int, *, ended: bool) -> list[Json]:
         """Gives up after one miss until the origins have caught up, so that a dead draft port costs little."""
-        if choice.joiner is None:
-            return
-        figures = generation.handles[choice.index].figures
-        polls = 0 if choice.origins_late else round(ORIGIN_WAIT_S / ORIGIN_POLL_S)
+        if not self._traced:
+            return []
+        traced, figures = self._traced[index], generation.handles[index].figures
+        polls = 0 if traced.late or ended else round(ORIGIN_WAIT_S / ORIGIN_POLL_S)
         for _ in range(polls):
-            if len(figures().origins) >= choice.joiner.seen:
+            if len(figures().origins) >= traced.joiner.seen:
                 break
             await asyncio.sleep(ORIGIN_POLL_S)
-        choice.origins_late = len(figures().origins) < choice.joiner.seen
+        traced.late = len(figures().origins) < traced.joiner.seen
+        return self._take_trace(generation, index, final=ended)
 
-    def _take_trace(self, generation: Generation, choice: _Choice, *, final: bool = False) -> list[Json] | None:
-        if choice.joiner is None:
-            return None
-        origins = generation.handles[choice.index].figures().origins
-        taken = choice.joiner.take(origins, final=final)
-        return trace_entries(taken, choice.index if self._job.n > 1 else None)
+    def _take_trace(self, generation: Generation, index: int, *, final: bool) -> list[Json]:
+        taken = self._traced[index].joiner.take(generation.handles[index].figures().origins, final=final)
+        return trace_entries(taken, index if self._job.n > 1 else None)
 
     def _nexus(self, generation: Generation) -> Json:
         figures = [handle.figures() for handle in generation.handles]
@@ -235,11 +218,9 @@ class GenerationResponse(Response):
         }
         if self._job.trace:
             nexus["trace"] = []
-            for choice in self._choices:
-                self._take_trace(generation, choice, final=True)
-                assert choice.joiner is not None
-                index = choice.index if self._job.n > 1 else None
-                nexus["trace"] += trace_entries(choice.joiner.tokens, index)
+            for index, traced in enumerate(self._traced):
+                self._take_trace(generation, index, final=True)
+                nexus["trace"] += trace_entries(traced.joiner.tokens, index if self._job.n > 1 else None)
         return nexus
 
     def _count(self, generation: Generation) -> None:

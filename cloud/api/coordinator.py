@@ -48,6 +48,16 @@ class ServedModel:
     fingerprint: str
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What all attached verifiers of one model have in common; see `cloud.api.ports.Served`."""
+
+    vocabulary: int
+    tools: bool
+    effort: bool
+    sampler: str
+
+
 class StreamHandle:
     """One registered request. Its figures stay readable after `release`."""
 
@@ -169,9 +179,17 @@ class Coordinator:
         }
         return sorted(served.values(), key=lambda model: model.name)
 
-    def vocabulary(self, model: str) -> int | None:
-        """Number of the model's token ids; none while no verifier that serves it is attached."""
-        return next((served.vocabulary for served in self.models() if served.name == model), None)
+    def served(self, model: str) -> Served | None:
+        """What is known of a model; none while no verifier that serves it is attached."""
+        found = [port.attached for port in self._ports.values() if port.attached and port.attached.model == model]
+        if not found:
+            return None
+        return Served(
+            vocabulary=min(each.vocabulary for each in found),
+            tools=all(each.tools for each in found),
+            effort=all(each.effort for each in found),
+            sampler=found[0].sampler,
+        )
 
     def verifier_counts(self) -> Counts:
         """What the attached verifiers say became of the drafts, summed."""

@@ -1,31 +1,19 @@
-"""One request at work: a stream for each choice, known to the broker, read from the verifier, merged in one queue."""
+"""One request at work: a stream for each choice, known to the broker, read from the verifier into one inbox."""
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
-from cloud.api.openai.common import Job
+from cloud.api.inbox import Event, Inbox
+from cloud.api.openai.job import Job
 from cloud.api.ports import Coordinator, StreamHandle
-from cloud.api.upstream.chunks import Piece
 from cloud.api.upstream.pool import VerifierPool
 from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG
 from shared.ids import StreamId
 
-QUEUE_LIMIT = 64
-"""Pieces waiting for the reader, all choices together; a full queue holds the verifier's connection back."""
 SEED_BITS = 53
 """Fresh seeds fit into a JavaScript number, so that any caller can send them back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What happened to choice `index`: a piece of its answer, its end (`piece` is none), or its failure."""
-
-    index: int
-    piece: Piece | None
-    error: Exception | None = None
 
 
 class Generation:
@@ -43,12 +31,12 @@ class Generation:
             coordinator.register(stream, policy=job.policy, trace=job.trace, shaped=job.shaped)
             for stream in self._streams
         ]
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_LIMIT)
+        self._inbox = Inbox()
         self._waiting = job.n
 
     async def next(self) -> Event:
         """The next event. Safe to cancel: nothing is lost."""
-        return await self._queue.get()
+        return await self._inbox.get()
 
     async def settle(self, timeout_s: float) -> None:
         """Wait for the broker's final figures of every choice, no longer than `timeout_s` in all; not at all when
@@ -79,10 +67,10 @@ class Generation:
                 if not self._waiting:
                     self.accepted.set()
                 async for piece in pieces:
-                    await self._queue.put(Event(index, piece))
-            await self._queue.put(Event(index, None))
+                    await self._inbox.put(Event(index, piece))
+            await self._inbox.put(Event(index, None))
         except Exception as error:  # handed to the reader, which raises it
-            await self._queue.put(Event(index, None, error))
+            await self._inbox.put(Event(index, None, error))
 
     @classmethod
     @asynccontextmanager

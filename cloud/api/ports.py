@@ -51,6 +51,30 @@ class NodeEndpoint(Protocol):
     async def node_endpoint(self, websocket: WebSocket) -> None: ...
 
 
+class Served(Protocol):
+    """What is known of a model from the draft port of a verifier that serves it."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids."""
+        ...
+
+    @property
+    def tools(self) -> bool:
+        """Whether its answers are searched for tool calls."""
+        ...
+
+    @property
+    def effort(self) -> bool:
+        """Whether `reasoning_effort` means anything to it."""
+        ...
+
+    @property
+    def sampler(self) -> str:
+        """Engine and sampler with their versions, for `system_fingerprint`."""
+        ...
+
+
 class Coordinator(Protocol):
     """The broker with its draft ports and nodes, as the HTTP routes see it."""
 
@@ -74,8 +98,8 @@ class Coordinator(Protocol):
         """What verifiers with an attached draft port serve; empty when no drafting is possible at all."""
         ...
 
-    def vocabulary(self, model: str) -> int | None:
-        """Number of the model's token ids; none while no draft port of a verifier that serves it is attached."""
+    def served(self, model: str) -> Served | None:
+        """None while no draft port of a verifier that serves it is attached."""
         ...
 
     def snapshot(self) -> Mapping[str, float]:

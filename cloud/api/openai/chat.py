@@ -4,52 +4,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cloud.api.openai.common import GenerationRequest, Job, Strict
+from cloud.api.openai.common import GenerationRequest
+from cloud.api.openai.job import Job, ToolRules
+from cloud.api.openai.messages import ChatMessage, check_conversation
+from cloud.api.openai.strict import Strict
+from cloud.api.openai.tools import NamedTool, ToolFields
 from shared.errors import InvalidInput
 
 CHAT_PATH = "/v1/chat/completions"
-
-
-class TextPart(Strict):
-    type: Literal["text"]
-    text: str
-
-
-class ChatMessage(Strict):
-    """One message; text only, given as a string or as text parts."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[TextPart], Field(min_length=1)]
-    name: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_what_is_missing(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        if data.get("role") in ("tool", "function") or data.get("tool_calls") or data.get("function_call"):
-            raise InvalidInput("Tool calls in `messages` are not supported by Nexus yet.", param="messages")
-        parts = data.get("content")
-        for part in parts if isinstance(parts, list) else ():
-            kind = part.get("type") if isinstance(part, dict) else None
-            if isinstance(kind, str) and kind != "text":
-                raise InvalidInput(
-                    f'Content parts of type "{kind[:40]}" in `messages` are not supported: send text parts.',
-                    param="messages",
-                )
-        return {k: v for k, v in data.items() if k not in ("refusal", "tool_calls", "annotations", "audio")}
-
-    def for_engine(self) -> dict[str, Any]:
-        content: Any = self.content
-        if not isinstance(content, str):
-            content = content[0].text if len(content) == 1 else [part.model_dump() for part in content]
-        message: dict[str, Any] = {
-            "role": "system" if self.role == "developer" else self.role,
-            "content": content,
-        }
-        if self.name is not None:
-            message["name"] = self.name
-        return message
 
 
 class JsonSchema(Strict):
@@ -78,24 +40,16 @@ class ResponseFormat(Strict):
         return self
 
 
-class ChatRequest(GenerationRequest):
+class ChatRequest(ToolFields, GenerationRequest):
     """A chat completion request; `to_job` is what the verifier gets."""
 
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "tools": ([],),
-        "tool_choice": ("none", "auto"),
-        "parallel_tool_calls": (True, False),
-        "functions": ([],),
-        "function_call": ("none", "auto"),
         "modalities": (["text"],),
         "audio": (),
         "prediction": (),
-        "reasoning_effort": (),
         "verbosity": ("medium",),
         "service_tier": ("auto", "default"),
         "web_search_options": (),
-        "safety_identifier": (),
-        "prompt_cache_key": (),
         "prompt_cache_retention": (),
     }
 
@@ -105,6 +59,21 @@ class ChatRequest(GenerationRequest):
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
     store: bool = False
     response_format: ResponseFormat | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_functions(cls, data: Any) -> Any:
+        """The form before `tools`, refused in words; the values that ask for nothing are dropped."""
+        if not isinstance(data, dict):
+            return data
+        for name, neutral in (("functions", [[]]), ("function_call", ["none", "auto"])):
+            if data.get(name) is not None and data[name] not in neutral:
+                instead = "tools" if name == "functions" else "tool_choice"
+                raise InvalidInput(f"`{name}` is the old form of `{instead}`, which Nexus takes instead.", param=name)
+        return {k: v for k, v in data.items() if k not in ("functions", "function_call")}
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -112,6 +81,7 @@ class ChatRequest(GenerationRequest):
             raise InvalidInput("`top_logprobs` is only allowed together with `logprobs: true`.", param="top_logprobs")
         if self.store:
             raise InvalidInput("`store: true` is not supported: Nexus keeps no answers.", param="store")
+        check_conversation(self.messages)
         return self
 
     def _grammar(self) -> dict[str, Any] | None:
@@ -120,12 +90,24 @@ class ChatRequest(GenerationRequest):
         return self.response_format.model_dump(by_alias=True, exclude_none=True)
 
     def shaped(self) -> bool:
-        return super().shaped() or self._grammar() is not None
+        return super().shaped() or self._grammar() is not None or self.constrains()
 
     def to_job(self) -> Job:
         payload = {"messages": [m.for_engine() for m in self.messages], **self.sampling_payload()}
         if self._grammar() is not None:
             payload["response_format"] = self._grammar()
+        if self.reasoning_effort is not None:
+            payload["reasoning_effort"] = self.reasoning_effort
         if self.logprobs or self.nexus.trace:
-            payload |= {"logprobs": True, "top_logprobs": self.top_logprobs or 0}
-        return self._job(CHAT_PATH, payload, logprobs=self.logprobs)
+            payload |= {"logprobs": True, "top_logprobs": engine_top(self.top_logprobs or 0)}
+        rules = None
+        if self.offers_tools():
+            payload |= self.tools_payload()
+            rules = ToolRules(parallel=self.parallel_tool_calls, named=isinstance(self.tool_choice, NamedTool))
+        return self._job(CHAT_PATH, payload, logprobs=self.logprobs, tools=rules, top_logprobs=self.top_logprobs or 0)
+
+
+def engine_top(asked: int) -> int:
+    """How many alternatives to ask the engine for. It counts the token itself as the first, likely or not, so that one
+    more is needed to see the likeliest ones."""
+    return asked + 1 if asked else 0

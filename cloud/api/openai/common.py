@@ -1,14 +1,15 @@
 """What both generation endpoints share: reading a body into a model, the common fields, and the job they become."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pydantic_core
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from cloud.api.broker.policy import StreamPolicy
+from cloud.api.openai.job import Job
+from cloud.api.openai.strict import Strict, refuse_not_yet
 from shared.draftport.messages import LOGIT_BIAS_ARG, MIN_P_ARG
 from shared.errors import InvalidInput, NexusError
 from shared.wire.limits import TOKEN_ID_END, Limits
@@ -19,27 +20,6 @@ BIASES_MAX = 1024
 CHOICES_MAX = 8
 SEED_MAX = 2**63 - 1 - CHOICES_MAX
 StopString = Annotated[str, Field(min_length=1)]
-
-
-def refuse_not_yet(data: dict[str, Any], names: dict[str, tuple[Any, ...]], prefix: str = "") -> None:
-    """Refuse known parameters that Nexus cannot honour yet, unless the value is the neutral one; drop those."""
-    for name, neutral in names.items():
-        if (value := data.get(name)) is None:
-            continue
-        if not any(type(value) is type(n) and value == n for n in neutral):
-            raise InvalidInput(f"`{prefix}{name}` is not supported by Nexus yet; leave it out.", param=prefix + name)
-        del data[name]
-
-
-class Strict(BaseModel):
-    """Unknown fields are refused, and a string is not a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, data: Any) -> Any:
-        return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
 
 
 class StreamOptions(Strict):
@@ -174,7 +154,7 @@ class GenerationRequest(Strict):
         neutral = self.repetition_penalty == 1 and not self.presence_penalty and not self.frequency_penalty
         return not neutral or bool(self.logit_bias)
 
-    def _job(self, path: str, payload: dict[str, Any], *, logprobs: bool) -> "Job":
+    def _job(self, path: str, payload: dict[str, Any], *, logprobs: bool, **more: Any) -> Job:
         return Job(
             path=path,
             model=self.model,
@@ -183,44 +163,15 @@ class GenerationRequest(Strict):
             biased=tuple(self.logit_bias or ()),
             n=self.n,
             seed=self.seed,
+            stops=tuple(payload["stop"]),
             stream=self.stream,
             include_usage=self.stream_options is not None and self.stream_options.include_usage,
             logprobs=logprobs,
             trace=self.nexus.trace,
             policy=self.nexus.to_policy(),
             shaped=self.shaped(),
+            **more,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One request, ready for the verifier: a payload for each choice differs only in seed and stream."""
-
-    path: str
-    model: str
-    payload: dict[str, Any]
-    engine_arguments: dict[str, Any]
-    """Parameters that travel beside the engine's own."""
-    biased: tuple[int, ...]
-    """Token ids that `logit_bias` names; whether the model has them is checked when the model is known."""
-    n: int
-    seed: int | None
-    stream: bool
-    include_usage: bool
-    logprobs: bool
-    """The caller asked for log probabilities."""
-    trace: bool
-    policy: StreamPolicy
-    shaped: bool
-    """The target's choice depends on things that draft nodes are not told: their misses say nothing about them."""
-
-    def check_vocabulary(self, vocabulary: int) -> None:
-        """Raises `InvalidInput` when `logit_bias` names a token that the model does not have."""
-        if self.biased and (largest := max(self.biased)) >= vocabulary:
-            raise InvalidInput(
-                f"`logit_bias` names token {largest}, but this model's token ids end at {vocabulary - 1}.",
-                param="logit_bias",
-            )
 
 
 R = TypeVar("R", bound=GenerationRequest)
@@ -274,7 +225,8 @@ def field_name(loc: tuple[int | str, ...]) -> str:
     return name or "body"
 
 
-_BRANCHES = frozenset({"str", "int", "list", "function", "constrained"})
+_BRANCHES = frozenset({"str", "int", "list", "constrained", "NamedTool"})
+"""What pydantic puts into a location for the branch of a union."""
 
 
 def finite(value: float | None) -> float | None:

@@ -4,7 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from cloud.api.openai.common import GenerationRequest, Job
+from cloud.api.openai.common import GenerationRequest
+from cloud.api.openai.job import Job
 from shared.errors import InvalidInput
 
 COMPLETIONS_PATH = "/v1/completions"

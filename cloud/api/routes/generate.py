@@ -5,8 +5,9 @@ from starlette.responses import Response
 
 from cloud.api.answer import Backend, GenerationResponse
 from cloud.api.openai.chat import CHAT_PATH, ChatRequest
-from cloud.api.openai.common import Job, parse
+from cloud.api.openai.common import parse
 from cloud.api.openai.completions import COMPLETIONS_PATH, CompletionRequest
+from cloud.api.openai.job import Job
 
 router = APIRouter()
 
@@ -24,6 +25,5 @@ async def completions(request: Request) -> Response:
 async def _generate(request: Request, job: Job) -> Response:
     backend: Backend = request.app.state.backend
     await backend.pool.find(job.model)
-    if (vocabulary := backend.coordinator.vocabulary(job.model)) is not None:
-        job.check_vocabulary(vocabulary)
+    job.check(backend.coordinator.served(job.model))
     return GenerationResponse(job, backend)

@@ -31,8 +31,22 @@ class ChunkLogprobs(msgspec.Struct):
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
+class ChunkFunction(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ChunkCall(msgspec.Struct):
+    index: int = 0
+    id: str | None = None
+    function: ChunkFunction | None = None
+
+
 class ChunkDelta(msgspec.Struct):
     content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ChunkCall] | None = None
 
 
 class ChunkChoice(msgspec.Struct):
@@ -48,10 +62,15 @@ class PromptDetails(msgspec.Struct):
     cached_tokens: int | None = None
 
 
+class CompletionDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
 class ChunkUsage(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
 
 
 class ChunkError(msgspec.Struct):
@@ -64,7 +83,6 @@ class Chunk(msgspec.Struct):
     choices: list[ChunkChoice] = []
     usage: ChunkUsage | None = None
     error: ChunkError | None = None
-    system_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +96,33 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """New text, and the tokens it came with when the request asked for them; either may run ahead."""
+class CallDelta:
+    """A part of a tool call, as the engine's parser gives it: `index` tells calls apart, the rest may be missing."""
 
-    text: str
-    tokens: tuple[Token, ...]
+    index: int
+    id: str | None
+    name: str | None
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
+    """Why the engine ended the choice; `stopped_by` is the stop string or stop token, none for the model's own end."""
+
     reason: str
+    stopped_by: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one chunk brought: new text, and the tokens it came with when the request asked for them; either may run
+    ahead of the other. `end` is set when the choice ends with it."""
+
+    text: str = ""
+    tokens: tuple[Token, ...] = ()
+    reasoning: str = ""
+    calls: tuple[CallDelta, ...] = ()
+    end: Finish | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +130,13 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
-    fingerprint: str | None = None
+    reasoning_tokens: int | None = None
+    """None for a model without a reasoning parser."""
 
 
-Piece = Delta | Finish | Usage
+Piece = Delta | Usage
 _FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_NOTHING = Delta()
 _decoder = msgspec.json.Decoder(Chunk)
 
 
@@ -127,18 +164,33 @@ def read_chunk(data: bytes, asked: errors.Asked) -> Iterator[Piece]:
         status = chunk.error.code if isinstance(chunk.error.code, int) else 500
         raise errors.from_status(status, chunk.error.message, chunk.error.param, asked)
     for choice in chunk.choices:
-        text = (choice.delta.content if choice.delta else choice.text) or ""
-        tokens = _tokens(choice)
-        if text or tokens:
-            yield Delta(text, tokens)
-        if choice.finish_reason is not None:
-            if choice.finish_reason not in _FINISH_REASONS:
-                raise UpstreamFailed("The verifier gave the request up before it was finished. Try again.")
-            yield Finish(choice.finish_reason)
+        delta = choice.delta or ChunkDelta(content=choice.text)
+        piece = Delta(
+            text=delta.content or "",
+            tokens=_tokens(choice),
+            reasoning=delta.reasoning or delta.reasoning_content or "",
+            calls=tuple(map(_call, delta.tool_calls or ())),
+            end=_end(choice),
+        )
+        if piece != _NOTHING:
+            yield piece
     if (usage := chunk.usage) is not None:
-        details = usage.prompt_tokens_details
+        details, more = usage.prompt_tokens_details, usage.completion_tokens_details
         cached = details.cached_tokens if details and details.cached_tokens else 0
-        yield Usage(usage.prompt_tokens, usage.completion_tokens, cached, chunk.system_fingerprint)
+        yield Usage(usage.prompt_tokens, usage.completion_tokens, cached, more.reasoning_tokens if more else None)
+
+
+def _end(choice: ChunkChoice) -> Finish | None:
+    if choice.finish_reason is None:
+        return None
+    if choice.finish_reason not in _FINISH_REASONS:
+        raise UpstreamFailed("The verifier gave the request up before it was finished. Try again.")
+    return Finish(choice.finish_reason, choice.stop_reason)
+
+
+def _call(call: ChunkCall) -> CallDelta:
+    function = call.function or ChunkFunction()
+    return CallDelta(call.index, call.id, function.name, function.arguments or "")
 
 
 def _tokens(choice: ChunkChoice) -> tuple[Token, ...]:

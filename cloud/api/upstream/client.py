@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 
 from cloud.api.upstream import errors
-from cloud.api.upstream.chunks import Finish, Piece, read_chunk, server_sent_events
+from cloud.api.upstream.chunks import Delta, Piece, read_chunk, server_sent_events
 from shared.errors import NexusError, Unavailable, UpstreamFailed
 
 _ERROR_LIMIT = 64 << 10
@@ -81,7 +81,8 @@ class VerifierClient:
         )
         request.headers["content-type"] = "application/json"
         name = payload["model"]
-        asked = errors.Asked(name, _PROMPT_PARAM[path], self._contexts.get(name))
+        schema_param = "response_format" if "response_format" in payload or "tools" not in payload else "tools"
+        asked = errors.Asked(name, _PROMPT_PARAM[path], self._contexts.get(name), schema_param)
         self.open_streams += 1
         response: httpx2.Response | None = None
         try:
@@ -119,7 +120,7 @@ class VerifierClient:
                 if data == b"[DONE]":
                     break
                 for piece in read_chunk(data, asked):
-                    finished = finished or isinstance(piece, Finish)
+                    finished = finished or (isinstance(piece, Delta) and piece.end is not None)
                     yield piece
         except httpx2.HTTPError:
             raise UpstreamFailed("The connection to the verifier broke. Try again.") from None

@@ -22,10 +22,12 @@ _NO_ROOM = "max_tokens must be at least 1, got 0"
 """We never send less than 1: it is what remains behind a prompt as long as the context."""
 _GRAMMAR = re.compile(r"grammar|json schema|structured output", re.IGNORECASE)
 _GRAMMAR_HEAD = re.compile(r"^.*?grammar error:\s*", re.IGNORECASE | re.DOTALL)
+_NO_TOOLS = re.compile(r"--tool-call-parser|--enable-auto-tool-choice")
 _BACKENDS = re.compile(r"xgrammar|guidance|outlines", re.IGNORECASE)
 _TAIL = re.compile(r"\s*\((?:parameter|value)=.*\)\s*$", re.DOTALL)
 _INTERNAL = re.compile(r"/[\w.-]+/|\\\\|Traceback|0x[0-9a-f]{6}|vllm", re.IGNORECASE)
 _MESSAGE_LIMIT = 300
+NO_TOOLS = "`tools` is not possible with this model: it is served without tool calls."
 
 
 class _Info(msgspec.Struct):
@@ -40,11 +42,13 @@ class _Body(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for: `prompt_param` is the field that holds the prompt, `context` the model's length if known."""
+    """What was asked for: `prompt_param` is the field that holds the prompt, `context` the model's length if known,
+    `schema_param` the field with the schema that a grammar has to follow."""
 
     model: str
     prompt_param: str
     context: int | None
+    schema_param: str = "response_format"
 
 
 def from_response(status: int, body: bytes, asked: Asked) -> NexusError:
@@ -85,19 +89,21 @@ def _bad_request(message: str, param: str | None, asked: Asked) -> NexusError:
             "an answer. Shorten the prompt.",
             param=asked.prompt_param,
         )
+    if _NO_TOOLS.search(message):
+        return InvalidInput(NO_TOOLS, param="tools")
     if _GRAMMAR.search(message):
-        return _no_grammar(message)
+        return _no_grammar(message, asked.schema_param)
     line = _first_line(message)
     if not line or len(line) > _MESSAGE_LIMIT or _INTERNAL.search(line):
         line = "The model cannot work on this request as it is."
     return InvalidInput(line, param=param if param and param.isidentifier() else None)
 
 
-def _no_grammar(message: str) -> InvalidInput:
+def _no_grammar(message: str, param: str) -> InvalidInput:
     line = _first_line(_GRAMMAR_HEAD.sub("", message)).rstrip(".")
     if not line or len(line) > _MESSAGE_LIMIT or _INTERNAL.search(line) or _BACKENDS.search(line):
         line = "the schema is wrong, or uses something that the grammar engine does not support"
-    return InvalidInput(f"`response_format` cannot be followed: {line}.", param="response_format")
+    return InvalidInput(f"`{param}` cannot be followed: {line}.", param=param)
 
 
 def _first_line(message: str) -> str:

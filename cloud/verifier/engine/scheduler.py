@@ -67,6 +67,9 @@ class DraftScheduler(Scheduler):
                 k=self.num_spec_tokens,
                 rank=rank,
                 counts=Counts(),
+                tools=settings.tools,
+                effort=settings.effort,
+                sampler=settings.sampler,
             ),
             curve,
         )

@@ -36,6 +36,8 @@ class Step:
 
     text: str = ""
     tokens: Sequence[tuple[int, str]] = ()
+    delta: dict[str, Any] | None = None
+    """What a parser of the engine made of the text, in place of it."""
 
 
 @dataclass
@@ -44,6 +46,9 @@ class FakeVerifier:
 
     steps: list[Step] = field(default_factory=lambda: [Step("Hel", [(1, "Hel")]), Step("lo", [(2, "lo")])])
     finish: str = "stop"
+    stop_reason: int | str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    """What usage has beside the usual."""
     status: int = 200
     body: Any = None
     break_after: int | None = None
@@ -145,10 +150,11 @@ class _VllmStream(Response):
             count += len(step.tokens)
             last = place == len(v.steps) - 1
             choice: dict[str, Any] = {"index": 0, "logprobs": self._logprobs(step, chat)}
-            choice |= {"delta": {"content": step.text}} if chat else {"text": step.text}
+            content = {"content": step.text} if step.delta is None else step.delta
+            choice |= {"delta": content} if chat else {"text": step.text}
             choice["finish_reason"] = v.finish if last else None
             if last:
-                choice["stop_reason"] = None
+                choice["stop_reason"] = v.stop_reason
             if payload.get("return_token_ids"):
                 choice["token_ids"] = [id_ for id_, _ in step.tokens]
             yield self._chunk([choice])
@@ -158,7 +164,7 @@ class _VllmStream(Response):
             "completion_tokens": count,
             "prompt_tokens_details": {"cached_tokens": 3},
         }
-        yield {**self._chunk([]), "usage": usage}
+        yield {**self._chunk([]), "usage": usage | v.usage}
         yield b"[DONE]"
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -227,11 +233,20 @@ class NoNodes:
 
 
 @dataclass
+class FakeServed:
+    vocabulary: int = 100
+    tools: bool = True
+    effort: bool = True
+    sampler: str = "engine-1-sampler-2"
+
+
+@dataclass
 class FakeCoordinator:
     nodes: NoNodes = field(default_factory=NoNodes)
     handles: dict[StreamId, FakeHandle] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
     running: bool = False
+    about: FakeServed | None = field(default_factory=FakeServed)
 
     @property
     def gateway_id(self) -> GatewayId:
@@ -252,8 +267,8 @@ class FakeCoordinator:
     def models(self) -> list[str]:
         return [MODEL]
 
-    def vocabulary(self, model: str) -> int | None:
-        return 100
+    def served(self, model: str) -> FakeServed | None:
+        return self.about
 
     def snapshot(self) -> Mapping[str, float]:
         return self.numbers
@@ -329,6 +344,12 @@ def limits() -> Limits:
 
 
 @pytest.fixture
+def extra() -> dict[str, Any]:
+    """Further settings of the gateway."""
+    return {}
+
+
+@pytest.fixture
 def run_server() -> Callable[[uvicorn.Config], contextlib.AbstractAsyncContextManager[str]]:
     return serving
 
@@ -339,7 +360,9 @@ def step() -> type[Step]:
 
 
 @pytest.fixture
-async def gateway(verifier: FakeVerifier, coordinator: FakeCoordinator, limits: Limits) -> AsyncIterator[Gateway]:
+async def gateway(
+    verifier: FakeVerifier, coordinator: FakeCoordinator, limits: Limits, extra: dict[str, Any]
+) -> AsyncIterator[Gateway]:
     config = uvicorn.Config(
         verifier.app(), port=0, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
     )
@@ -350,6 +373,7 @@ async def gateway(verifier: FakeVerifier, coordinator: FakeCoordinator, limits: 
             verifiers=[VerifierSettings(url=verifier.url, draft_ports=["ipc:///nowhere"])],
             limits=limits,
             broker=BrokerOptions(),
+            **extra,
         )
         app = create_app(settings, coordinator)
         async with (

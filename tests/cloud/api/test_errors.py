@@ -33,7 +33,7 @@ async def test_invalid_field_is_named(gateway):
     """400 with the field in `param`, for both endpoints, and nothing reaches the verifier."""
     check(await gateway.post(GOOD | {"top_p": 7}), 400, "invalid_request", "top_p")
     check(await gateway.post({"model": "tiny"}, COMPLETIONS), 400, "invalid_request", "prompt")
-    check(await gateway.post(GOOD | {"tools": [{}]}), 400, "invalid_request", "tools")
+    check(await gateway.post(GOOD | {"tools": [{}]}), 400, "invalid_request", "tools[0].type")
     assert gateway.verifier.requests == []
 
 

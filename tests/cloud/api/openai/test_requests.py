@@ -3,13 +3,17 @@
 import msgspec
 import pytest
 
+from cloud.api.coordinator import Served
 from cloud.api.openai.chat import ChatRequest
 from cloud.api.openai.common import parse
 from cloud.api.openai.completions import CompletionRequest
+from cloud.api.openai.job import ToolRules
 from shared.errors import InvalidInput
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 COMPLETION = {"model": "tiny", "prompt": "x"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 SCHEMA = {"name": "answer", "schema": {"type": "object"}}
 SAMPLING = [
     ({"top_k": -2}, "top_k"),
@@ -44,7 +48,16 @@ BOTH = [(CHAT, ChatRequest), (COMPLETION, CompletionRequest)]
         ({"messages": [{"role": "alien", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": "x", "odd": 1}]}, "messages[0].odd"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "a"}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "user", "content": "x", "tool_call_id": "a"}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "user", "content": "x", "tool_calls": [CALL]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "user", "content": "x", "audio": {"id": "a"}}]}, "messages[0].audio"),
+        ({"messages": [{"role": "assistant"}]}, "messages[0].content"),
+        ({"messages": [{"role": "assistant", "tool_calls": []}]}, "messages[0].content"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]}, "messages[0].tool_calls[0].function"),
+        ({"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]}, "messages"),
         ({"temperature": 3}, "temperature"),
         ({"temperature": "1"}, "temperature"),
         ({"top_p": 0}, "top_p"),
@@ -67,7 +80,22 @@ BOTH = [(CHAT, ChatRequest), (COMPLETION, CompletionRequest)]
         ({"nexus": {"privacy": "nobody"}}, "nexus.privacy"),
         ({"nexus": {"max_price": 1}}, "nexus.max_price"),
         ({"nexus": {"odd": 1}}, "nexus.odd"),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 1}}]}, "tools[0].function.parameters"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "odd": 1}}]}, "tools[0].function.odd"),
+        ({"tools": [TOOL, TOOL]}, "tools"),
+        ({"tools": [TOOL] * 129}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice.function"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "parallel_tool_calls": "no"}, "parallel_tool_calls"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+        ({"reasoning_effort": "extreme"}, "reasoning_effort"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_object", "json_schema": SCHEMA}}, "response_format.json_schema"),
@@ -125,6 +153,8 @@ def test_invalid_completion_field_is_named(change, param):
         {"response_format": {"type": "text"}},
         {"parallel_tool_calls": True},
         {"logit_bias": {}},
+        {"functions": [], "function_call": "auto"},
+        {"safety_identifier": "a", "prompt_cache_key": "b", "service_tier": "auto", "verbosity": "medium"},
         {"n": 1, "seed": 0, "stop": "x", "temperature": 0, "top_p": 1, "store": False, "metadata": {"a": "b"}},
         {"messages": [{"role": "assistant", "content": "x", "refusal": None, "tool_calls": None, "name": "y"}]},
     ],
@@ -155,10 +185,62 @@ def extras_of_flat(pairs):
 def test_a_bias_for_a_token_that_the_model_lacks_is_refused():
     """The engine would silently leave it out."""
     job = parse(msgspec.json.encode(CHAT | {"logit_bias": {"5": 1, "99": 1}}), ChatRequest).to_job()
-    job.check_vocabulary(100)
+    job.check(None)
+    job.check(Served(100, tools=False, effort=False, sampler=""))
     with pytest.raises(InvalidInput, match=r"token 99.*end at 98") as caught:
-        job.check_vocabulary(99)
+        job.check(Served(99, tools=False, effort=False, sampler=""))
     assert caught.value.param == "logit_bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "param"), [({"tools": [TOOL]}, "tools"), ({"reasoning_effort": "low"}, "reasoning_effort")]
+)
+def test_what_the_model_cannot_do_is_refused(change, param):
+    """By name, where the engine would ignore it."""
+    job = parse(msgspec.json.encode(CHAT | change), ChatRequest).to_job()
+    job.check(None)
+    job.check(Served(100, tools=True, effort=True, sampler=""))
+    with pytest.raises(InvalidInput, match=param) as caught:
+        job.check(Served(100, tools=False, effort=False, sampler=""))
+    assert caught.value.param == param
+
+
+def test_tools_reach_the_engine_in_its_own_fields():
+    """With the choice spelled out; nulls in a schema mean something there."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [None]}, "strict": True}}
+    body = CHAT | {"tools": [tool], "parallel_tool_calls": False}
+    job = parse(msgspec.json.encode(body), ChatRequest).to_job()
+    sent = {name: job.payload[name] for name in ("tools", "tool_choice", "parallel_tool_calls")}
+    assert sent == {"tools": [tool], "tool_choice": "auto", "parallel_tool_calls": False}
+    assert job.tools == ToolRules(parallel=False) and job.shaped
+    named = {"type": "function", "function": {"name": "f"}}
+    job = parse(msgspec.json.encode(CHAT | {"tools": [TOOL], "tool_choice": named}), ChatRequest).to_job()
+    assert job.payload["tool_choice"] == named and job.tools == ToolRules(named=True) and job.shaped
+    assert not parse(msgspec.json.encode(CHAT | {"tools": [TOOL]}), ChatRequest).to_job().shaped
+
+
+def test_tools_that_may_not_be_called_are_not_told():
+    """The model might call one nevertheless."""
+    job = parse(msgspec.json.encode(CHAT | {"tools": [TOOL], "tool_choice": "none"}), ChatRequest).to_job()
+    assert job.tools is None and not {"tools", "tool_choice", "parallel_tool_calls"} & set(job.payload)
+
+
+def test_a_conversation_with_calls_reaches_the_engine():
+    """An answer can be sent back as it came, with what is null in it and what only answers have."""
+    said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "reasoning_content": "hm"}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "7"}]}
+    more = [
+        {"role": "assistant", "refusal": "no", "annotations": [], "audio": None, "function_call": None},
+        {"role": "assistant", "content": "x", "tool_calls": [], "reasoning": "so"},
+    ]
+    body = CHAT | {"messages": [*CHAT["messages"], said, result, *more]}
+    sent = parse(msgspec.json.encode(body), ChatRequest).to_job().payload["messages"]
+    assert sent[1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [CALL], "reasoning_content": "hm"},
+        {"role": "tool", "content": "7", "tool_call_id": "call_1"},
+        {"role": "assistant", "content": "no"},
+        {"role": "assistant", "content": "x", "reasoning_content": "so"},
+    ]
 
 
 def test_a_schema_reaches_the_engine_unchanged():

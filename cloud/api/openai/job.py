@@ -1,0 +1,62 @@
+"""One request, ready for the verifier, and what about it the answer has to know."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cloud.api.broker.policy import StreamPolicy
+from cloud.api.ports import Served
+from cloud.api.upstream.errors import NO_TOOLS
+from shared.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """How the answer may call tools: one call or several, and whether the caller named the one to call."""
+
+    parallel: bool = True
+    named: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One request, ready for the verifier: a payload for each choice differs only in seed and stream."""
+
+    path: str
+    model: str
+    payload: dict[str, Any]
+    engine_arguments: dict[str, Any]
+    """Parameters that travel beside the engine's own."""
+    biased: tuple[int, ...]
+    """Token ids that `logit_bias` names; whether the model has them is checked when the model is known."""
+    n: int
+    seed: int | None
+    stops: tuple[str, ...]
+    stream: bool
+    include_usage: bool
+    logprobs: bool
+    """The caller asked for log probabilities."""
+    trace: bool
+    policy: StreamPolicy
+    shaped: bool
+    """The target's choice depends on things that draft nodes are not told: their misses say nothing about them."""
+    tools: ToolRules | None = None
+    """None when the answer calls no tools."""
+    top_logprobs: int | None = None
+    """Alternatives for each token that the caller wants to see; none: as many as the engine lists."""
+
+    def check(self, served: Served | None) -> None:
+        """Raises `InvalidInput` when the model cannot do what is asked; what is not known is the engine's to say."""
+        if served is None:
+            return
+        if self.biased and (largest := max(self.biased)) >= served.vocabulary:
+            raise InvalidInput(
+                f"`logit_bias` names token {largest}, but this model's token ids end at {served.vocabulary - 1}.",
+                param="logit_bias",
+            )
+        if self.tools is not None and not served.tools:
+            raise InvalidInput(NO_TOOLS, param="tools")
+        if "reasoning_effort" in self.payload and not served.effort:
+            raise InvalidInput(
+                "`reasoning_effort` is not possible with this model: it does not reason, or its effort cannot be set.",
+                param="reasoning_effort",
+            )
