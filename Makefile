@@ -7,7 +7,7 @@ PACKAGES := shared cloud desktop
 PAIR := qwen2.5-coder-0.5b qwen2.5-coder-1.5b
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench soak docs lock map clean
+.PHONY: help setup demo test clients lint format bench soak docs lock map clean
 
 help: ## list the commands
 	@echo "Nexus: idle GPUs draft, a large model verifies. Start with: make demo"
@@ -25,6 +25,10 @@ demo: setup ## run verifier, gateway and one draft node here, and ask them somet
 test: setup ## run all tests, on a small real model too (fetches it first); not those marked pair or soak
 	@$(BIN)/nexus models fetch smollm2-135m
 	$(BIN)/pytest -m "not pair and not soak" $(ARGS)
+
+clients: setup ## other people's clients against the real gateway, each in an environment of its own (ARGS="--only llm")
+	@$(BIN)/nexus models fetch smollm2-135m
+	@PYTHONPATH=tests/lib $(BIN)/python -m clients.run $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
