@@ -97,6 +97,7 @@ def serve(
         least_gain=least_gain,
         step_cost=str(step_cost.resolve() if step_cost else profile_file(port)),
         step_cost_given=step_cost is not None,
+        sampler=f"vllm-{version}-{versions.SAMPLER}",
         curve_secret=str(draft_port_secret) if draft_port_secret else None,
         curve_clients=str(draft_port_clients) if draft_port_clients else None,
     )

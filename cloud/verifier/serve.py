@@ -12,6 +12,7 @@ import msgspec
 
 from cloud.verifier.engine.plugin import VERIFIER_ENV
 from cloud.verifier.settings import CONFIG_KEY, PluginSettings
+from cloud.verifier.template import read_template, tells_of_effort, tells_of_tools, tool_parser
 from shared.errors import ConfigError
 
 _ENGINE = "cloud.verifier.engine"
@@ -28,6 +29,8 @@ _OURS = {
 CPU_KV_CACHE_GIB = "4"
 """KV cache on a machine without a GPU, unless VLLM_CPU_KVCACHE_SPACE or a flag says otherwise: vLLM would take nearly
 all memory, and a draft node may run beside it."""
+MAX_LOGPROBS = 21
+"""OpenAI's 20, and one more: the engine counts the sampled token among them, likely or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,12 @@ def launch(
         if flag in names:
             raise ConfigError(f"{flag} cannot be set: {reason}.")
     extra, additional = _split_additional(extra)
+    template = _own_template(extra) or read_template(folder)
+    parser_flags = _tool_flags(template, given)
+    can_call = bool(parser_flags) or "--enable-auto-tool-choice" in given
+    settings = msgspec.structs.replace(
+        settings, tools=can_call and tells_of_tools(template), effort=tells_of_effort(template)
+    )
     additional[CONFIG_KEY] = msgspec.to_builtins(settings)
     speculative = {
         "method": "custom_class",
@@ -82,6 +91,9 @@ def launch(
         "--served-model-name": [settings.model],
         "--generation-config": ["vllm"],
         "--host": ["127.0.0.1"],
+        "--enable-prompt-tokens-details": [],
+        "--max-logprobs": [str(MAX_LOGPROBS)],
+        **parser_flags,
     }
     if not on_gpu:
         defaults |= {"--block-size": ["32"], "--enforce-eager": []}
@@ -91,6 +103,30 @@ def launch(
         if flag not in given:
             argv += [flag, *values]
     return Launch(argv=[*argv, *extra], env=_environment(environ, on_gpu, given))
+
+
+def _own_template(extra: Sequence[str]) -> str:
+    """The text of the user's `--chat-template`, which vLLM takes as a file or as it is; empty without one."""
+    for place, flag in enumerate(extra):
+        name, equals, value = flag.partition("=")
+        if name.replace("_", "-") == "--chat-template":
+            given = value if equals else next(iter(extra[place + 1 :]), "")
+            try:
+                return Path(given).read_text(encoding="utf-8")
+            except (OSError, ValueError):
+                return given
+    return ""
+
+
+def _tool_flags(template: str, given: set[str]) -> dict[str, list[str]]:
+    """Turns tool calls on where the template's own form of them is known, or the user names a parser."""
+    if "--no-enable-auto-tool-choice" in given:
+        return {}
+    if "--tool-call-parser" in given:
+        return {"--enable-auto-tool-choice": []}
+    if "--enable-auto-tool-choice" in given or (parser := tool_parser(template)) is None:
+        return {}
+    return {"--enable-auto-tool-choice": [], "--tool-call-parser": [parser]}
 
 
 def _split_additional(extra: Sequence[str]) -> tuple[list[str], dict[str, object]]:

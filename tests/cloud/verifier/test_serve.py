@@ -10,12 +10,18 @@ from cloud.verifier import versions
 from cloud.verifier.serve import fast_bfloat16, launch
 from cloud.verifier.settings import PluginSettings, from_additional_config, rank_address
 from shared.errors import ConfigError, EngineError
+from shared.models import store
 
 SETTINGS = PluginSettings(draft_port="ipc:///run/p", model="m", fingerprint="f", vocabulary=10)
 
 
-def argv(*extra: str, on_gpu: bool = False) -> list[str]:
-    return launch(folder=Path("/models/m"), settings=SETTINGS, max_draft=4, on_gpu=on_gpu, extra=extra, environ={}).argv
+HERMES = (
+    """{% if tools %}For each call write <tool_call>\n{"name": <name>, "arguments": <args>}\n</tool_call>{% endif %}"""
+)
+
+
+def argv(*extra: str, on_gpu: bool = False, folder: Path = Path("/models/m")) -> list[str]:
+    return launch(folder=folder, settings=SETTINGS, max_draft=4, on_gpu=on_gpu, extra=extra, environ={}).argv
 
 
 def value(arguments: list[str], flag: str) -> str:
@@ -38,6 +44,50 @@ def test_flags_of_vllm_pass_through_and_win_over_defaults() -> None:
     assert value(arguments, "--served-model-name") == "other"
     assert "--block-size" not in arguments
     assert arguments[-5:] == ["--served-model-name", "other", "--block_size=64", "--port", "9"]
+
+
+def ability(arguments: list[str]) -> tuple[bool, bool]:
+    """Whether gateways are told that the model can call tools, and that its effort can be set."""
+    settings = from_additional_config(json.loads(value(arguments, "--additional-config")))
+    return settings.tools, settings.effort
+
+
+def test_tool_calls_are_on_where_the_template_asks_for_a_known_form(tmp_path: Path) -> None:
+    """From either file that has the template; and only then."""
+    (tmp_path / "chat_template.jinja").write_text(HERMES)
+    arguments = argv(folder=tmp_path)
+    assert "--enable-auto-tool-choice" in arguments and value(arguments, "--tool-call-parser") == "hermes"
+    assert ability(arguments) == (True, False)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages }} {{ enable_thinking }}")
+    assert "--tool-call-parser" not in argv(folder=tmp_path)
+    assert ability(argv(folder=tmp_path)) == (False, True)
+    (tmp_path / "chat_template.jinja").unlink()
+    for template in (HERMES, [{"name": "default", "template": "x"}, {"name": "tool_use", "template": HERMES}]):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+        assert value(argv(folder=tmp_path), "--tool-call-parser") == "hermes"
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert ability(argv(folder=tmp_path)) == (False, False)
+
+
+def test_the_users_word_on_tool_calls_wins(tmp_path: Path) -> None:
+    """A parser of theirs turns calls on; without a template that tells of tools they are of no use."""
+    (tmp_path / "chat_template.jinja").write_text(HERMES)
+    arguments = argv("--tool-call-parser", "llama3_json", folder=tmp_path)
+    assert arguments.count("--tool-call-parser") == 1 and "--enable-auto-tool-choice" in arguments
+    assert ability(arguments) == (True, False)
+    assert ability(argv("--no-enable-auto-tool-choice", folder=tmp_path)) == (False, False)
+    mine = tmp_path / "mine.jinja"
+    mine.write_text("{{ messages }}")
+    assert ability(argv("--tool-call-parser=hermes", "--chat-template", str(mine), folder=tmp_path)) == (False, False)
+    assert ability(argv(f"--chat_template={HERMES}")) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", "smollm2-135m"])
+def test_models_of_the_catalogue_that_are_here(name: str) -> None:
+    """Their own templates are read as they should be."""
+    if not (folder := store.folder_of(name)).exists():
+        pytest.skip(f"{name} is not on this machine")
+    assert ability(argv(folder=folder))[0] is name.startswith("qwen")
 
 
 @pytest.mark.parametrize(
