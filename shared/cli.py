@@ -18,14 +18,17 @@ _OURS = ("shared", "cloud", "desktop")
 _HELP = {
     "models": "Fetch and look after models.",
     "gateway": "Serve the OpenAI-compatible API and hand drafts to the verifier.",
+    "keys": "Make, list and revoke API keys.",
     "verifier": "Serve the target model on vLLM and check drafts.",
     "agent": "Share this machine's idle compute by drafting.",
     "demo": "Show the whole system at work on this machine.",
     "chat": "Talk to a gateway in the terminal.",
+    "conformance": "Judge any server by OpenAI's published API.",
 }
 _EXTRAS = {
     "shared.models": ("models",),
     "cloud.verifier": ("verifier", "verifier-cpu"),
+    "cloud.conformance": ("conformance",),
     "cloud": ("cloud",),
     "desktop": ("desktop",),
 }

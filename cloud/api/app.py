@@ -1,7 +1,7 @@
 """Composition root of the gateway: puts settings, verifiers, broker and routes together."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx2
 from fastapi import FastAPI
@@ -9,17 +9,21 @@ from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 
 from cloud.api import errors, ports
+from cloud.api.accounts.accounts import Accounts
+from cloud.api.accounts.memory import MemoryAccounts
+from cloud.api.accounts.sql import SqlAccounts
 from cloud.api.answer import Backend
 from cloud.api.coordinator import Coordinator
 from cloud.api.metrics import Metrics
-from cloud.api.middleware.auth import Auth, KeyRing
+from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
 from cloud.api.middleware.context import RequestContext
-from cloud.api.routes import generate, models, probes
-from cloud.api.settings import GatewaySettings
+from cloud.api.routes import admin, generate, models, probes
+from cloud.api.settings import NO_KEY, GatewaySettings
+from cloud.api.store.database import MEMORY, Database
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
-from shared.errors import NexusError
+from shared.errors import ConfigError, NexusError
 
 NODE_PATH = "/v1/nodes/connect"
 
@@ -28,6 +32,19 @@ def create_gateway(settings: GatewaySettings) -> FastAPI:
     """The application with the real broker, draft ports and nodes behind it."""
     coordinator = Coordinator(settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes())
     return create_app(settings, coordinator)
+
+
+async def prepare(settings: GatewaySettings) -> None:
+    """Brings the database up to date. Raises `ConfigError` when it cannot be used, or when nobody has a key."""
+    if settings.database == MEMORY:
+        return
+    database = Database(settings.database)
+    await database.open()
+    try:
+        if not settings.all_api_keys() and not (await SqlAccounts(database).changes(0)).keys:
+            raise ConfigError(NO_KEY)
+    finally:
+        await database.close()
 
 
 def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> FastAPI:
@@ -44,28 +61,36 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     metrics = Metrics(coordinator.snapshot)
     pool = VerifierPool(clients, probe_timeout_s=limits.probe_timeout_s)
 
+    database = None if settings.database == MEMORY else Database(settings.database)
+    accounts = Accounts(SqlAccounts(database) if database else MemoryAccounts(), settings.all_api_keys())
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await coordinator.start()
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(http.aclose)
+            stack.push_async_callback(pool.close)
+            if database is not None:
+                stack.push_async_callback(database.close)
+                await database.open()
+            stack.push_async_callback(accounts.stop)
+            await accounts.start()
+            stack.push_async_callback(coordinator.stop)
+            await coordinator.start()
             yield
-        finally:
-            await coordinator.stop()
-            await pool.close()
-            await http.aclose()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.backend = Backend(pool, coordinator, metrics, limits)
+    app.state.accounts = accounts
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
-    for router in (generate.router, models.router, probes.router):
+    for router in (generate.router, models.router, probes.router, admin.router):
         app.include_router(router)
     app.router.routes.append(WebSocketRoute(NODE_PATH, coordinator.nodes.node_endpoint))
     # The last one added is the outermost.
     app.add_middleware(
         Auth,
-        keys=KeyRing(settings.all_api_keys()),
-        also=frozenset({"/metrics"}) if settings.metrics_need_key() else frozenset(),
+        ring=accounts.ring,
+        guarded=frozenset({"/metrics"}) if settings.metrics_need_key() else frozenset(),
     )
     app.add_middleware(BodyLimit, limit=limits.max_body_bytes)
     app.add_middleware(RequestContext, metrics=metrics)

@@ -1,5 +1,6 @@
 """`nexus gateway`: serve the API, or check the settings."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cloud.api.settings_sources import LoadedSettings, SettingsInvalid, load
+from shared.errors import NexusError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,6 +18,8 @@ app = typer.Typer(
 Settings come from a TOML file, the environment (`NEXUS_GATEWAY_…`) and flags; the later wins.
 
 Examples:
+
+    nexus keys create me && nexus gateway serve
 
     NEXUS_GATEWAY_API_KEYS=my-secret-key nexus gateway serve
 
@@ -62,11 +66,16 @@ def serve(
     """
     loaded = _load(config, _flags(host, port, verifier, api_keys_file, log_level, log_format))
     from cloud.api import logs
-    from cloud.api.app import create_gateway
+    from cloud.api.app import create_gateway, prepare
     from cloud.api.server import Server, uvicorn_config
 
     settings = loaded.settings
     logs.configure(settings.log.level, settings.log.format)
+    try:
+        asyncio.run(prepare(settings))
+    except NexusError as error:
+        typer.echo(f"error: {error.message}", err=True)
+        raise typer.Exit(1) from None
     server = Server(uvicorn_config(create_gateway(settings), settings))
     server.run()
     if not server.started:

@@ -14,6 +14,10 @@ from shared import paths
 from shared.errors import ConfigError
 
 ENV_PREFIX = "NEXUS_GATEWAY_"
+NO_KEY = (
+    "no API key is set, so nobody could use the gateway: make one with `nexus keys create NAME`, set api_keys in the "
+    f"settings file or {ENV_PREFIX}API_KEYS, or name a file of keys with --api-keys-file"
+)
 _BROKER = BrokerSettings()
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -103,11 +107,11 @@ class GatewaySettings(BaseSettings):
         default_factory=lambda: [VerifierSettings(url="http://127.0.0.1:8000")]
     )
     draft_port: DraftPortOptions = DraftPortOptions()
+    database: Annotated[str, Field(min_length=1)] = Field(default_factory=lambda: str(paths.data_dir() / "gateway.db"))
+    """Path of an SQLite file, an SQLAlchemy URL, or `:memory:`."""
     api_keys: Annotated[list[SecretStr], NoDecode] = []
     api_keys_file: Path | None = None
     node_keys: Annotated[list[str], NoDecode] = []
-    database: Annotated[str, Field(min_length=1)] = Field(default_factory=lambda: str(paths.data_dir() / "gateway.db"))
-    """Path of an SQLite file, an SQLAlchemy URL, or `:memory:`."""
     metrics_key: Literal["auto", "required", "none"] = "auto"
     limits: Limits = Limits()
     broker: BrokerOptions = BrokerOptions()
@@ -150,11 +154,9 @@ class GatewaySettings(BaseSettings):
     @classmethod
     def _some_key(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         # Here and not in a check of the whole, so that it is reported together with other fields' errors.
-        if not (read_keys(value) if value is not None else info.data.get("api_keys", ["(wrong)"])):
-            raise ValueError(
-                f"no API key is set, so nobody could use the gateway: set api_keys in the settings file or "
-                f"{ENV_PREFIX}API_KEYS, or name a file of keys with --api-keys-file"
-            )
+        keys = read_keys(value) if value is not None else info.data.get("api_keys", ["(wrong)"])
+        if not keys and (value is not None or info.data.get("database") == ":memory:"):
+            raise ValueError(NO_KEY)
         return value
 
     def all_api_keys(self) -> list[str]:

@@ -1,50 +1,57 @@
-"""Bearer keys: the /v1 routes need one; the node WebSocket proves a key of its own kind."""
-
-import hashlib
-import hmac
-from collections.abc import Iterable
+"""Bearer keys: the /v1 and /admin routes need one, each with its scope; the node WebSocket has keys of its own kind."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shared.errors import Unauthorized
+from cloud.api.accounts import keys
+from cloud.api.accounts.keys import ApiKey
+from cloud.api.accounts.ring import KeyRing
+from shared.errors import Forbidden, Unauthorized
 
-
-class KeyRing:
-    """Known keys, kept as SHA-256 digests and compared in constant time."""
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = tuple(_digest(key.encode()) for key in keys)
-
-    def knows(self, key: bytes) -> bool:
-        digest = _digest(key)
-        # All are compared, so that the time tells nothing about which one came close.
-        return bool(sum(hmac.compare_digest(digest, known) for known in self._digests))
+SCOPES: dict[str, keys.Scope] = {
+    "/v1/models": "models",
+    "/v1/chat/completions": "inference",
+    "/v1/completions": "inference",
+    "/admin": "admin",
+}
+"""The scope that an address and everything below it needs. Other addresses under /v1 need a key and no scope."""
 
 
 class Auth:
-    """Asks for a key on /v1, and on `also` (paths) when the gateway is open to the network."""
+    """Sets `scope["state"]["api_key"]`. Also asks for a key at `guarded` (paths), where one of the settings will do, or
+    one with the scope admin.
+    """
 
-    def __init__(self, app: ASGIApp, keys: KeyRing, also: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: ASGIApp, ring: KeyRing, guarded: frozenset[str] = frozenset()) -> None:
         self._app = app
-        self._keys = keys
-        self._also = also
+        self._ring = ring
+        self._guarded = guarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._needs_key(scope["path"]):
-            self._check(scope)
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            needed = next((needed for root, needed in SCOPES.items() if _below(path, root)), None)
+            if needed is not None or path in self._guarded or _below(path, "/v1"):
+                key = await self._identify(scope)
+                if needed is not None:
+                    _check(key, needed)
+                elif path in self._guarded and not key.in_settings:
+                    _check(key, "admin")
         await self._app(scope, receive, send)
 
-    def _needs_key(self, path: str) -> bool:
-        return path == "/v1" or path.startswith("/v1/") or path in self._also
-
-    def _check(self, scope: Scope) -> None:
-        value = next((v for n, v in scope["headers"] if n == b"authorization"), b"")
-        scheme, _, key = value.partition(b" ")
-        if scheme.lower() != b"bearer" or not key.strip():
+    async def _identify(self, scope: Scope) -> ApiKey:
+        values = [value for name, value in scope["headers"] if name == b"authorization"]
+        method, _, secret = (values[0] if len(values) == 1 else b"").partition(b" ")
+        if method.lower() != b"bearer" or not secret.strip():
             raise Unauthorized("No API key given: send it as `Authorization: Bearer <key>`.")
-        if not self._keys.knows(key.strip()):
-            raise Unauthorized("This API key is not known here. Check the key and the address it is for.")
+        key = await self._ring.identify(secret.strip())
+        scope.setdefault("state", {})["api_key"] = key
+        return key
 
 
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
+def _below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root + "/")
+
+
+def _check(key: ApiKey, needed: keys.Scope) -> None:
+    if not key.allows(needed):
+        raise Forbidden(f"This API key does not have the scope `{needed}`, which this address needs.")

@@ -35,7 +35,8 @@ def test_serve_prints_its_address_and_ends_on_sigterm(tmp_path):
 
 def test_serve_explains_wrong_settings(tmp_path):
     """Without a key the command ends with 1 and says what to set."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("NEXUS_")} | {"NEXUS_CONFIG_DIR": str(tmp_path)}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("NEXUS_")}
+    env |= {"NEXUS_CONFIG_DIR": str(tmp_path), "NEXUS_DATA_DIR": str(tmp_path), "NEXUS_RUNTIME_DIR": str(tmp_path)}
     command = [sys.executable, "-c", "from cloud.api.cli import app; app()", "serve"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "NEXUS_GATEWAY_API_KEYS" in done.stderr and "Traceback" not in done.stderr

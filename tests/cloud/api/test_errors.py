@@ -5,6 +5,7 @@ import json
 
 import openai
 import pytest
+from support.api_errors import check
 
 from cloud.api.answer import GenerationResponse
 from cloud.api.settings import Limits
@@ -13,20 +14,6 @@ from shared.errors import LocalMisuse
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 GOOD = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
-
-
-def check(response, status, code, param=None):
-    """The one assertion about errors; gives the message."""
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/json"
-    assert response.headers["x-request-id"].startswith("req_")
-    body = response.json()
-    assert set(body) == {"error"} and set(body["error"]) == {"message", "type", "param", "code"}
-    error = body["error"]
-    assert (error["code"], error["param"]) == (code, param), error
-    assert ("retry-after" in response.headers) == (status in (429, 503))
-    assert "Traceback" not in error["message"] and "vllm" not in error["message"].lower()
-    return error["message"]
 
 
 async def test_invalid_field_is_named(gateway):

@@ -11,7 +11,6 @@ from cloud.api.app import create_gateway
 from cloud.api.coordinator import Coordinator
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.metrics import BROKER_COUNTERS, BROKER_GAUGES, Metrics
-from cloud.api.middleware.auth import KeyRing
 from cloud.api.server import uvicorn_config
 from cloud.api.settings import GatewaySettings, VerifierSettings
 from shared.errors import ProtocolError
@@ -97,9 +96,3 @@ async def test_real_composition(gateway, run_server, tmp_path):
             await socket.send(b"\xc1")
             await socket.wait_closed()
         assert socket.close_code == ProtocolError.close_code
-
-
-def test_keys_are_compared_whole():
-    """A key is known only in full."""
-    ring = KeyRing(["alpha-key-1", "beta-key-22"])
-    assert ring.knows(b"beta-key-22") and not ring.knows(b"beta-key-2") and not ring.knows(b"")

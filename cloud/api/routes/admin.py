@@ -1,0 +1,51 @@
+"""`/admin/keys`: API keys over HTTP, for keys with the scope admin."""
+
+import time
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from cloud.api.accounts.accounts import Accounts, Statement
+from cloud.api.accounts.keys import KeyId
+from cloud.api.accounts.money import Nano
+from cloud.api.accounts.terms import key_object, read_terms
+from cloud.api.openai import sse
+from cloud.api.openai.objects import Json
+from shared.errors import InvalidInput
+
+router = APIRouter(prefix="/admin/keys")
+
+
+@router.get("")
+async def list_keys(request: Request) -> Response:
+    """Every key with what it has cost this month; those of the settings too."""
+    accounts: Accounts = request.app.state.accounts
+    now = time.time()
+    return _json({"object": "list", "data": [key_object(each, now) for each in await accounts.statements()]})
+
+
+@router.post("")
+async def create_key(request: Request) -> Response:
+    """A new key; `key` in the answer is its secret, which is shown this once."""
+    accounts: Accounts = request.app.state.accounts
+    try:
+        data = msgspec.json.decode(await request.body())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InvalidInput("The request body is not valid JSON.") from None
+    now = time.time()
+    new = await accounts.create(read_terms(data, now))
+    return _json({**key_object(Statement(new.key, Nano(0)), now), "key": new.secret}, 201)
+
+
+@router.delete("/{key}")
+async def revoke_key(request: Request, key: str) -> Response:
+    """The revoked key. A second time changes nothing."""
+    accounts: Accounts = request.app.state.accounts
+    revoked = await accounts.revoke(KeyId(key))
+    return _json(key_object(Statement(revoked, accounts.ledger.spent(revoked.id)), time.time()))
+
+
+def _json(data: Json, status: int = 200) -> Response:
+    headers = {"cache-control": "no-store"}
+    return Response(sse.body(data), status, headers, media_type="application/json")
