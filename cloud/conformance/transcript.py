@@ -9,6 +9,7 @@ from cloud.conformance.schemas.catalogue import Level, problems
 from cloud.terminal.sse import SseParser, StreamBroken
 
 Kind = Literal["chat", "completion"]
+Rule = Literal["form", "schema", "head", "characters", "usage", "done", "finish", "role", "tools"]
 Json = dict[str, Any]
 DONE = "[DONE]"
 
@@ -18,6 +19,7 @@ class Fault:
     """One thing that is wrong. At level `compatible` an unchanged client stumbles; at `strict` it may not notice."""
 
     level: Level
+    rule: Rule
     text: str
 
 
@@ -42,7 +44,7 @@ class Transcript:
         try:
             datas = SseParser().feed(body)
         except StreamBroken as error:
-            made._fault("compatible", str(error))
+            made._fault("compatible", str(error), "characters")
             return made
         if complete and body.strip() and not body.replace(b"\r\n", b"\n").endswith(b"\n\n"):
             made._fault("compatible", "the last event does not end with an empty line")
@@ -50,13 +52,13 @@ class Transcript:
             made._take(data)
         return made
 
-    def _fault(self, level: Level, text: str) -> None:
-        self.broken.append(Fault(level, text))
+    def _fault(self, level: Level, text: str, rule: Rule = "form") -> None:
+        self.broken.append(Fault(level, rule, text))
 
     def _take(self, data: str) -> None:
         if self.dones or self.error is not None:
             after = "[DONE]" if self.dones else "the error event"
-            self._fault("compatible" if data != DONE else "strict", f"an event follows {after}: {data[:80]}")
+            self._fault("compatible" if data != DONE else "strict", f"an event follows {after}: {data[:80]}", "done")
         if data == DONE:
             self.dones += 1
             return
@@ -112,15 +114,15 @@ class Transcript:
             for problem in loose or problems(name, value):
                 if problem not in seen:
                     seen.add(problem)
-                    yield Fault("compatible" if loose else "strict", f"{name} {problem}")
+                    yield Fault("compatible" if loose else "strict", "schema", f"{name} {problem}")
 
     def _heads(self) -> Iterator[Fault]:
         for name in ("id", "created", "model"):
             if len({json.dumps(chunk.get(name)) for chunk in self.chunks}) > 1:
-                yield Fault("strict", f"`{name}` changes within the stream")
+                yield Fault("strict", "head", f"`{name}` changes within the stream")
         for chunk in self.chunks:
             if "\ufffd" in json.dumps(chunk, ensure_ascii=False):
-                yield Fault("compatible", "a chunk holds half a character (U+FFFD)")
+                yield Fault("compatible", "characters", "a chunk holds half a character (U+FFFD)")
                 return
 
     def _usage(self) -> Iterator[Fault]:
@@ -128,35 +130,35 @@ class Transcript:
         last = len(self.chunks) - 1
         if not self.include_usage:
             if places:
-                yield Fault("strict", "a chunk carries usage that was not asked for")
+                yield Fault("strict", "usage", "a chunk carries usage that was not asked for")
             elif any("usage" in chunk for chunk in self.chunks):
-                yield Fault("strict", "chunks carry `usage: null` although usage was not asked for")
+                yield Fault("strict", "usage", "chunks carry `usage: null` although usage was not asked for")
             if any(chunk.get("choices") == [] for chunk in self.chunks):
-                yield Fault("compatible", "a chunk without choices although usage was not asked for")
+                yield Fault("compatible", "usage", "a chunk without choices although usage was not asked for")
             return
         if any("usage" not in chunk for chunk in self.chunks):
-            yield Fault("strict", "a chunk lacks `usage`, which is null before the last one")
+            yield Fault("strict", "usage", "a chunk lacks `usage`, which is null before the last one")
         if not self.complete or self.error is not None:
             return
         if not places:
-            yield Fault("compatible", "usage was asked for and never came")
+            yield Fault("compatible", "usage", "usage was asked for and never came")
         elif places != [last]:
-            yield Fault("strict" if last in places else "compatible", "usage is not in the last chunk alone")
+            yield Fault("strict" if last in places else "compatible", "usage", "usage is not in the last chunk alone")
         if any((chunk.get("choices") == []) != (place == last) for place, chunk in enumerate(self.chunks)):
-            yield Fault("strict", "the usage chunk, and no other, has `choices: []`")
+            yield Fault("strict", "usage", "the usage chunk, and no other, has `choices: []`")
 
     def _ends(self) -> Iterator[Fault]:
         if not self.complete:
             return
         if self.error is not None and self.dones:
-            yield Fault("strict", "[DONE] comes beside an error event")
+            yield Fault("strict", "done", "[DONE] comes beside an error event")
         if self.error is None and self.dones != 1:
-            yield Fault("compatible" if not self.dones else "strict", f"[DONE] came {self.dones} times")
+            yield Fault("compatible" if not self.dones else "strict", "done", f"[DONE] came {self.dones} times")
 
     def _choices(self) -> Iterator[Fault]:
         indices = {each.get("index") for chunk in self.chunks for each in _objects(chunk.get("choices"))}
         if strange := indices - set(range(self.n)):
-            yield Fault("compatible", f"choices {sorted(map(str, strange))} were not asked for")
+            yield Fault("compatible", "finish", f"choices {sorted(map(str, strange))} were not asked for")
         for index in range(self.n):
             yield from self._choice(index, self.choices(index))
 
@@ -164,25 +166,29 @@ class Transcript:
         ends = [place for place, part in enumerate(parts) if part.get("finish_reason") is not None]
         whole = self.complete and self.error is None
         if whole and not ends:
-            yield Fault("compatible", f"choice {index} never gets a finish_reason")
+            yield Fault("compatible", "finish", f"choice {index} never gets a finish_reason")
         if len(ends) > 1:
-            yield Fault("compatible", f"choice {index} gets {len(ends)} finish_reasons")
+            yield Fault("compatible", "finish", f"choice {index} gets {len(ends)} finish_reasons")
         if ends and ends[0] != len(parts) - 1:
             carries = any(_carries(part) for part in parts[ends[0] + 1 :])
-            yield Fault("compatible" if carries else "strict", f"choice {index} goes on behind its finish_reason")
+            yield Fault(
+                "compatible" if carries else "strict", "finish", f"choice {index} goes on behind its finish_reason"
+            )
         if any("finish_reason" not in part for part in parts):
-            yield Fault("strict", f"choice {index}: a chunk lacks finish_reason, which is null before the end")
+            yield Fault(
+                "strict", "finish", f"choice {index}: a chunk lacks finish_reason, which is null before the end"
+            )
         if self.kind == "completion" or not parts:
             return
         roles = [place for place, part in enumerate(parts) if _delta(part).get("role")]
         if not roles or roles[0] != 0:
-            yield Fault("compatible", f"choice {index}: its first chunk does not give the role")
+            yield Fault("compatible", "role", f"choice {index}: its first chunk does not give the role")
         elif len(roles) > 1:
-            yield Fault("strict", f"choice {index}: the role is given {len(roles)} times")
+            yield Fault("strict", "role", f"choice {index}: the role is given {len(roles)} times")
         if ends and any(value for value in _delta(parts[ends[0]]).values()):
-            yield Fault("strict", f"choice {index}: the chunk with finish_reason has no empty delta")
+            yield Fault("strict", "finish", f"choice {index}: the chunk with finish_reason has no empty delta")
         elif ends and _delta(parts[ends[0]]):
-            yield Fault("strict", f"choice {index}: the delta of the chunk with finish_reason has keys")
+            yield Fault("strict", "finish", f"choice {index}: the delta of the chunk with finish_reason has keys")
         yield from self._tool_calls(index, parts)
 
     def _tool_calls(self, index: int, parts: list[Json]) -> Iterator[Fault]:
@@ -196,12 +202,12 @@ class Transcript:
                 first = number not in calls
                 calls[number] = calls.get(number, 0) + 1
                 if first and not (call.get("id") and function.get("name")):
-                    yield Fault("compatible", f"choice {index}: call {number} begins without its id and name")
+                    yield Fault("compatible", "tools", f"choice {index}: call {number} begins without its id and name")
                 if not first and ("id" in call or "name" in function or "type" in call):
                     level: Level = "compatible" if call.get("id") or function.get("name") else "strict"
-                    yield Fault(level, f"choice {index}: call {number} gives id, type or name again")
+                    yield Fault(level, "tools", f"choice {index}: call {number} gives id, type or name again")
         if sorted(calls) != list(range(len(calls))):
-            yield Fault("compatible", f"choice {index}: calls are numbered {sorted(calls)}")
+            yield Fault("compatible", "tools", f"choice {index}: calls are numbered {sorted(calls)}")
 
 
 def _objects(value: Any) -> list[Json]:

@@ -1,0 +1,103 @@
+"""The gateway before a played engine, in a thread of its own, with a place to spoil what it says."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import uvicorn
+from starlette.types import ASGIApp
+from support import played_vllm
+from support.defects import Spoiled
+
+from cloud.api.app import create_app
+from cloud.api.coordinator import Coordinator, Served
+from cloud.api.server import uvicorn_config
+from cloud.api.settings import GatewaySettings, VerifierSettings
+from cloud.api.store.database import MEMORY
+
+KEY = "conformance-key-0123"
+
+
+@dataclass
+class Judged:
+    """What a test judges: its address and key, and the middleware that can spoil it."""
+
+    url: str
+    spoiled: Spoiled
+    key: str = KEY
+
+
+@contextlib.contextmanager
+def running(config: uvicorn.Config) -> Iterator[str]:
+    """A server in a thread; gives its address."""
+    server = uvicorn.Server(config)
+    ready = threading.Event()
+    startup = server.startup
+
+    async def startup_and_tell(sockets: object = None) -> None:
+        try:
+            await startup()
+        finally:
+            ready.set()
+
+    server.startup = startup_and_tell  # type: ignore[method-assign, assignment]
+    thread = threading.Thread(target=lambda: asyncio.run(server._serve()))
+    thread.start()
+    try:
+        assert ready.wait(60) and server.started
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(60)
+
+
+class Attached(Coordinator):
+    """Knows the engine, as if its draft port were attached."""
+
+    def served(self, model: str) -> Served | None:
+        return Served(vocabulary=len(played_vllm.WORDS), tools=True, effort=False, sampler="played")
+
+
+@contextlib.contextmanager
+def gateway_before(engine: ASGIApp, folder: str) -> Iterator[Judged]:
+    """The real gateway, without nodes."""
+    config = uvicorn.Config(engine, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+    with running(config) as engine_url:
+        settings = GatewaySettings(
+            port=0,
+            api_keys=[KEY],
+            verifiers=[VerifierSettings(url=engine_url, draft_ports=[f"ipc://{folder}/p-0"])],
+            limits={"shutdown_s": 1},
+            database=MEMORY,
+        )
+        spoiled = Spoiled(create_app(settings, Attached(settings.to_draft_ports())))
+        with running(uvicorn_config(spoiled, settings)) as url:
+            yield Judged(url + "/v1", spoiled)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+    """One for all tests of a module, right until a test spoils it."""
+    with gateway_before(played_vllm.app(), str(tmp_path_factory.mktemp("ports"))) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+    """Before an engine that takes its time, so that a caller can leave in the middle."""
+    with gateway_before(played_vllm.app(pause_s=0.02), str(tmp_path_factory.mktemp("ports"))) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def whole_again(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves a spoiled server behind."""
+    yield
+    for name in ("served", "slow"):
+        if name in request.fixturenames:
+            spoiled = request.getfixturevalue(name).spoiled
+            crash, spoiled.defect, spoiled.crash = spoiled.crash, None, None
+            assert crash is None, repr(crash)

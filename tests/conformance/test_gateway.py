@@ -1,0 +1,25 @@
+"""The gateway passes every case of the suite strictly."""
+
+from cloud.conformance import suite
+from cloud.conformance.case import CASES, Verdict
+from cloud.conformance.target import Target
+
+NOT_OFFERED: frozenset[str] = frozenset({"callers.idempotency", "nexus.cost", "headers.rate_limits"})
+"""What the gateway may leave out."""
+
+
+async def test_every_case_passes_strictly(served):
+    """Each is tried; what is not offered is known here."""
+    async with Target.open(served.url, served.key) as target:
+        results = await suite.run(target, suite.chosen())
+    wrong = [f"{r.name} {r.strict.value}/{r.compatible.value}: {r.seen}" for r in results if r.strict is Verdict.FAIL]
+    assert not wrong, "\n".join(wrong)
+    assert {r.name for r in results if r.strict is Verdict.ABSENT} <= NOT_OFFERED
+    assert [r.name for r in results] == [*CASES] and len(results) >= 75
+
+
+async def test_a_slow_engine_stops_for_a_caller_who_leaves(slow):
+    """The cases about leaving, with time to leave in."""
+    async with Target.open(slow.url, slow.key) as target:
+        results = await suite.run(target, suite.chosen(["cancel"]))
+    assert [(r.strict, r.compatible) for r in results] == [(Verdict.PASS, Verdict.PASS)] * 2, results
