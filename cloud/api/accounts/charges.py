@@ -11,6 +11,16 @@ Outcome = Literal["answered", "left", "failed"]
 """`left`: the caller went away, and pays for what was committed by then; `failed`: the fault was ours, and costs 0."""
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Tokens of one request by the engine's count; the prompt counts once, whatever the number of choices."""
+
+    prompt: int = 0
+    cached: int = 0
+    """Of the prompt, those that the engine did not have to compute."""
+    completion: int = 0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Charge:
     """Tokens as the engine counted them; `at` in seconds since 1970."""

@@ -9,6 +9,7 @@ Nano = NewType("Nano", int)
 Pico = NewType("Pico", int)
 """Pico-dollars, 10⁻¹²: what a token costs."""
 
+NOTHING = Nano(0)
 NANO_PLACES = 9
 PICO_PLACES = 12
 MOST_DOLLARS = 1_000_000_000

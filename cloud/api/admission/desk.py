@@ -1,0 +1,76 @@
+"""Decides on every request: money first, then the key's limits, then a place; what is refused leaves no trace."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from cloud.api.accounts.charges import Charge
+from cloud.api.accounts.keys import ApiKey, KeyId
+from cloud.api.accounts.ledger import Ledger
+from cloud.api.accounts.money import Nano
+from cloud.api.accounts.prices import FREE, Price
+from cloud.api.admission.gate import Gate
+from cloud.api.admission.meter import Meter
+from cloud.api.admission.ticket import Ask, Ticket
+
+
+class Desk:
+    """`clock` gives seconds since 1970, `monotonic` those of a clock that never goes back."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gate: Gate,
+        prices: Mapping[str, Price],
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        on_settled: Callable[[Charge], None] = lambda _: None,
+    ) -> None:
+        self.gate = gate
+        self._ledger = ledger
+        self._prices = prices
+        self._clock = clock
+        self._monotonic = monotonic
+        self._on_settled = on_settled
+        self._meters: dict[KeyId, Meter] = {}
+
+    def price(self, model: str) -> Price:
+        return self._prices.get(model, FREE)
+
+    async def admit(self, key: ApiKey, ask: Ask) -> Ticket:
+        """Wait for a place. Raises `InsufficientQuota`, `RateLimited`, `InvalidInput` (more choices than the key may
+        ever have) or `Unavailable`.
+        """
+        price, meter, estimate = self.price(ask.model), self._meter(key), ask.estimate()
+        hold = self._ledger.reserve(key, Nano(max(price.worst(ask.bounds()) - ask.credit, 0)))
+        try:
+            meter.take(ask.choices, estimate, self._monotonic())
+            try:
+                await self.gate.enter(key.id, ask.choices, estimate)
+            except BaseException:
+                meter.undo(ask.choices, estimate, self._monotonic())
+                raise
+        except BaseException:
+            self._ledger.release(hold)
+            raise
+        return Ticket(
+            ask,
+            key,
+            price,
+            hold=hold,
+            ledger=self._ledger,
+            meter=meter,
+            gate=self.gate,
+            clock=self._clock,
+            monotonic=self._monotonic,
+            on_settled=self._on_settled,
+        )
+
+    def headers(self, key: ApiKey) -> list[tuple[bytes, bytes]]:
+        """What is left of the key's limits now."""
+        return self._meter(key).headers(self._monotonic())
+
+    def _meter(self, key: ApiKey) -> Meter:
+        if key.id not in self._meters:
+            self._meters[key.id] = Meter(key.terms, self._monotonic())
+        return self._meters[key.id]

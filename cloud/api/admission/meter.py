@@ -1,0 +1,89 @@
+"""The limits of one key and how much of each is left: decided and counted without I/O."""
+
+import math
+
+from cloud.api.accounts.keys import Terms
+from cloud.api.admission.bucket import Bucket
+from shared.errors import InvalidInput, RateLimited
+
+BUSY_RETRY_S = 1.0
+"""When to try again while all of a key's streams are busy: nobody knows when one of them ends."""
+
+
+class Meter:
+    """Counts for one key. `now` is of a monotonic clock."""
+
+    def __init__(self, terms: Terms, now: float) -> None:
+        self._most_streams = terms.concurrent_streams
+        self._requests = _bucket(terms.requests_per_minute, now)
+        self._tokens = _bucket(terms.tokens_per_minute, now)
+        self.streams = 0
+
+    def take(self, streams: int, tokens: int, now: float) -> None:
+        """Count a request in, or raise `RateLimited` and count nothing."""
+        if self._most_streams is not None and streams > self._most_streams:
+            raise InvalidInput(
+                f"`n` is {streams}, but this key may have {self._most_streams} choices generated at once.", param="n"
+            )
+        waits = [(bucket.wait_s(amount, now), word) for bucket, amount, word in self._wanted(tokens)]
+        if waits and (wait := max(waits))[0] > 0:
+            limit = self._requests if wait[1] == "requests" else self._tokens
+            assert limit is not None
+            raise RateLimited(
+                f"This key may use {limit.per_minute} {wait[1]} a minute. Try again in {duration(wait[0])}.",
+                retry_after_s=wait[0],
+            )
+        if self._most_streams is not None and self.streams + streams > self._most_streams:
+            raise RateLimited(
+                f"This key may have {self._most_streams} choices generated at once, and has {self.streams}. "
+                "Try again when one has ended.",
+                retry_after_s=BUSY_RETRY_S,
+            )
+        for bucket, amount, _ in self._wanted(tokens):
+            bucket.take(amount, now)
+        self.streams += streams
+
+    def leave(self, streams: int, estimated: int, used: int, now: float) -> None:
+        """A request is over: what it really used replaces the estimate."""
+        self.streams -= streams
+        if self._tokens is not None:
+            self._tokens.take(used - estimated, now)
+
+    def undo(self, streams: int, estimated: int, now: float) -> None:
+        """A request was turned away by others: as if it had not come."""
+        self.leave(streams, estimated, 0, now)
+        if self._requests is not None:
+            self._requests.take(-1, now)
+
+    def headers(self, now: float) -> list[tuple[bytes, bytes]]:
+        """`x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, for the limits that there are."""
+        headers: list[tuple[bytes, bytes]] = []
+        for word, bucket in (("requests", self._requests), ("tokens", self._tokens)):
+            if bucket is not None:
+                values = (
+                    ("limit", str(bucket.per_minute)),
+                    ("remaining", str(max(math.floor(bucket.left(now)), 0))),
+                    ("reset", duration(bucket.full_in_s(now))),
+                )
+                headers += [(f"x-ratelimit-{name}-{word}".encode(), value.encode()) for name, value in values]
+        return headers
+
+    def _wanted(self, tokens: int) -> list[tuple[Bucket, int, str]]:
+        wanted = ((self._requests, 1, "requests"), (self._tokens, tokens, "tokens"))
+        return [(bucket, amount, word) for bucket, amount, word in wanted if bucket is not None]
+
+
+def _bucket(limit: int | None, now: float) -> Bucket | None:
+    return None if limit is None else Bucket.full(limit, now)
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: `120ms`, `1.5s`, `6m0s`; rounded up, so that it is never too early."""
+    ms = math.ceil(seconds * 1000 - 1e-6)
+    if ms < 1000:
+        return f"{ms}ms"
+    if ms < 60_000:
+        return f"{ms / 1000:g}s"
+    whole = -(-ms // 1000)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{f'{hours}h' if hours else ''}{minutes}m{whole % 60}s"
