@@ -157,7 +157,10 @@ class _VllmStream(Response):
                 choice["stop_reason"] = v.stop_reason
             if payload.get("return_token_ids"):
                 choice["token_ids"] = [id_ for id_, _ in step.tokens]
-            yield self._chunk([choice])
+            chunk = self._chunk([choice])
+            if payload["stream_options"].get("continuous_usage_stats"):
+                chunk["usage"] = {"prompt_tokens": 5, "total_tokens": 5 + count, "completion_tokens": count}
+            yield chunk
         usage = {
             "prompt_tokens": 5,
             "total_tokens": 5 + count,
@@ -205,6 +208,7 @@ class FakeFigures:
     origins: list[str] = field(default_factory=list)
     node_class: str = "none"
     seed: int | None = None
+    prompt_tokens: int = 0
 
 
 @dataclass
@@ -344,6 +348,12 @@ def limits() -> Limits:
 
 
 @pytest.fixture
+def judged() -> bool:
+    """Whether each answer is judged by OpenAI's published schema, which takes longer than the answer."""
+    return True
+
+
+@pytest.fixture
 def extra() -> dict[str, Any]:
     """Further settings of the gateway."""
     return {}
@@ -361,7 +371,7 @@ def step() -> type[Step]:
 
 @pytest.fixture
 async def gateway(
-    verifier: FakeVerifier, coordinator: FakeCoordinator, limits: Limits, extra: dict[str, Any]
+    verifier: FakeVerifier, coordinator: FakeCoordinator, limits: Limits, extra: dict[str, Any], judged: bool
 ) -> AsyncIterator[Gateway]:
     config = uvicorn.Config(
         verifier.app(), port=0, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
@@ -376,8 +386,9 @@ async def gateway(
             **extra,
         )
         app = create_app(settings, coordinator)
+        published = Published(app)
         async with (
-            serving(uvicorn_config(published := Published(app), settings)) as url,
+            serving(uvicorn_config(published if judged else app, settings)) as url,
             openai.AsyncOpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0) as client,
             httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {KEY}"}, trust_env=False) as http,
         ):
