@@ -18,7 +18,7 @@ from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
 from cloud.api.middleware.context import RequestContext
-from cloud.api.routes import admin, generate, models, probes
+from cloud.api.routes import admin, generate, models, openapi, probes
 from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
 from cloud.api.upstream.client import VerifierClient
@@ -83,7 +83,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.accounts = accounts
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
-    for router in (generate.router, models.router, probes.router, admin.router):
+    for router in (generate.router, models.router, probes.router, admin.router, openapi.router):
         app.include_router(router)
     app.router.routes.append(WebSocketRoute(NODE_PATH, coordinator.nodes.node_endpoint))
     # The last one added is the outermost.

@@ -103,6 +103,17 @@ def check_config(
         typer.echo(f"{name:<{width}}  {value}  ({source})")
 
 
+@app.command()
+def openapi() -> None:
+    """Print the OpenAPI document of the API, as the gateway serves it at `/openapi.json`.
+
+    Example: `nexus gateway openapi > nexus.json`
+    """
+    from cloud.api.openapi.document import rendered
+
+    typer.echo(rendered(), nl=False)
+
+
 def _load(config: Path | None, flags: dict[str, Any]) -> LoadedSettings:
     try:
         return load(config, flags)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from cloud.conformance.schemas.catalogue import Level, problems
+from cloud.conformance.schemas.judge import Level, problems
 from cloud.conformance.transcript import Fault
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import httpx2
 
 from cloud.conformance.case import CASES, Case, Findings, GiveUp, NotOffered, Result, Verdict
 from cloud.conformance.cases import answers, callers, errors, models, sampling, stops, streams, tools
-from cloud.conformance.schemas.catalogue import Level
+from cloud.conformance.schemas.judge import Level
 from cloud.conformance.target import Target
 
 MODULES = (errors, models, answers, streams, stops, sampling, tools, callers)

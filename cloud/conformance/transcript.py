@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cloud.conformance.schemas.catalogue import Level, problems
+from cloud.conformance.schemas.judge import Level, problems
 from cloud.terminal.sse import SseParser, StreamBroken
 
 Kind = Literal["chat", "completion"]

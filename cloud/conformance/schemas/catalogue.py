@@ -1,10 +1,6 @@
-"""Every schema by name, and checking a value against one at either level."""
+"""Every schema by name. Data only: checking values against it is `judge`."""
 
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, Literal
-
-from jsonschema import Draft202012Validator
 
 from cloud.conformance.schemas import answers
 from cloud.conformance.schemas.shapes import (
@@ -16,13 +12,11 @@ from cloud.conformance.schemas.shapes import (
     array,
     choice,
     const,
-    loosened,
     nullable,
     record,
     ref,
 )
 
-Level = Literal["strict", "compatible"]
 _MONEY: Schema = {"type": "string", "pattern": r"^\d+(\.\d+)?$", "description": "Dollars, as a decimal number."}
 
 NEXUS_FIGURES = record(
@@ -90,22 +84,3 @@ SCHEMAS: Mapping[str, Schema] = {
     "ModelList": MODEL_LIST,
     "Error": ERROR,
 }
-
-
-def problems(name: str, value: Any, level: Level = "strict") -> list[str]:
-    """What is wrong with `value` as the schema `name`, one line each with its place; nothing when it is right."""
-    return sorted(_line(error) for error in _validator(name, level).iter_errors(value))
-
-
-@cache
-def _validator(name: str, level: Level) -> Draft202012Validator:
-    schemas = dict(SCHEMAS) if level == "strict" else loosened(dict(SCHEMAS))
-    return Draft202012Validator({**ref(name), "components": {"schemas": schemas}})
-
-
-def _line(error: Any) -> str:
-    """The place, and what is wrong there: of the branches of a choice, what the most telling one says."""
-    while error.context:
-        error = max(error.context, key=lambda each: (len(each.absolute_path), each.validator != "type"))
-    message = error.message if len(error.message) < 200 else error.message[:200] + "…"
-    return f"{error.json_path}: {message}"

@@ -50,7 +50,7 @@ def test_a_good_stream_with_usage() -> None:
     )
     stream = Transcript.read(raw, "chat", include_usage=True)
     assert stream.faults() == [] and stream.usage() == USAGE
-    assert Fault("strict", "a chunk carries usage that was not asked for") in faults(raw)
+    assert Fault("strict", "usage", "a chunk carries usage that was not asked for") in faults(raw)
 
 
 def test_a_good_stream_of_tool_calls() -> None:

@@ -1,17 +1,54 @@
-"""Judges every answer that passes by against OpenAI's published schema: put it around the application under test."""
+"""Judges every answer that passes by against OpenAI's published schema and our own document: put it around the
+application under test."""
 
 import json
+import re
+from functools import cache
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cloud.conformance.schemas.catalogue import problems
+from cloud.api.openapi.document import document
+from cloud.conformance.schemas.judge import problems
 from cloud.conformance.transcript import Kind, Transcript
 
 _STREAMS: dict[str, tuple[Kind, str]] = {
     "/v1/chat/completions": ("chat", "ChatCompletion"),
     "/v1/completions": ("completion", "Completion"),
 }
+
+
+@cache
+def _operations() -> list[tuple[re.Pattern[str], str, dict[str, Any]]]:
+    """(address, method, responses) of each documented operation, references followed."""
+    made = document()
+    found = []
+    for path, methods in made["paths"].items():
+        pattern = re.compile(re.sub(r"\{\w+\}", ".+", path))
+        for method, operation in methods.items():
+            responses = {
+                status: made["components"]["responses"][each["$ref"].rsplit("/", 1)[1]] if "$ref" in each else each
+                for status, each in operation["responses"].items()
+            }
+            found.append((pattern, method.upper(), responses))
+    return found
+
+
+def undocumented(method: str, path: str, start: Message) -> list[str]:
+    """What our own document does not say of this answer. An address that it does not have answers 404, a method that an
+    address does not take 405; a body may be too large anywhere."""
+    status, headers = start["status"], {name.decode().lower(): value.decode() for name, value in start["headers"]}
+    there = [(each, responses) for pattern, each, responses in _operations() if pattern.fullmatch(path)]
+    responses = next((responses for each, responses in there if each == method), None)
+    if responses is None:
+        expected = {405} if there else {404}
+        return [] if status in expected | {400, 401, 403, 413} else [f"status {status} where nothing is documented"]
+    if str(status) not in responses:
+        return [] if status == 413 else [f"status {status} is not documented"]
+    kind = headers.get("content-type", "").partition(";")[0]
+    found = [] if kind in responses[str(status)]["content"] else [f"content type {kind!r} is not documented"]
+    needed = [name for name in responses[str(status)]["headers"] if name in ("X-Request-Id", "Retry-After")]
+    return found + [f"no header {name}" for name in needed if name.lower() not in headers]
 
 
 class Published:
@@ -23,7 +60,7 @@ class Published:
         self.judged = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/v1"):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         asked, answered = bytearray(), bytearray()
@@ -49,7 +86,9 @@ class Published:
             await self._app(scope, receive_seen, send_seen)
         finally:
             if start:
-                found = self._judge(scope["path"], start, bytes(asked), bytes(answered), complete)
+                found = [*undocumented(scope["method"], scope["path"], start)]
+                if scope["path"].startswith("/v1"):
+                    found += self._judge(scope["path"], start, bytes(asked), bytes(answered), complete)
                 self.wrong += [f"{scope['method']} {scope['path']} {start['status']}: {each}" for each in found]
 
     def check(self) -> None:

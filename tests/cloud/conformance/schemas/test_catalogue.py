@@ -8,7 +8,8 @@ from jsonschema import Draft202012Validator
 from openai.types import Completion, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from cloud.conformance.schemas.catalogue import SCHEMAS, problems
+from cloud.conformance.schemas.catalogue import SCHEMAS
+from cloud.conformance.schemas.judge import problems
 from cloud.conformance.schemas.shapes import plain
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 0}}
