@@ -23,6 +23,7 @@ from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
+from cloud.api.upstream.transport import StreamTransport
 from shared.errors import ConfigError, NexusError
 
 NODE_PATH = "/v1/nodes/connect"
@@ -51,8 +52,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     """The ASGI application. It starts and stops `coordinator` with its lifespan."""
     limits = settings.limits
     http = httpx2.AsyncClient(
+        transport=StreamTransport(),
         timeout=httpx2.Timeout(limits.read_timeout_s, connect=limits.connect_timeout_s, pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
         trust_env=False,
     )
     clients = [
