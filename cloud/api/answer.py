@@ -11,6 +11,8 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from cloud.api.accounts.charges import Outcome, Used
+from cloud.api.accounts.money import dollars
 from cloud.api.errors import error_object, internal_error
 from cloud.api.generation import Generation
 from cloud.api.inbox import Event
@@ -20,7 +22,7 @@ from cloud.api.openai.choice import NOTHING, Choice, Part
 from cloud.api.openai.job import Job
 from cloud.api.openai.objects import Json, Totals, fingerprint, usage_object
 from cloud.api.openai.shapes import shape_for
-from cloud.api.ports import Coordinator
+from cloud.api.ports import Coordinator, Ticket
 from cloud.api.settings import Limits
 from cloud.api.trace import TraceJoiner, trace_entries
 from cloud.api.upstream.chunks import Delta, Usage
@@ -57,10 +59,11 @@ class _Traced:
 class GenerationResponse(Response):
     """Streams or collects one job. An error before the first byte is raised and gets its own status."""
 
-    def __init__(self, job: Job, backend: Backend) -> None:
+    def __init__(self, job: Job, backend: Backend, ticket: Ticket) -> None:
         super().__init__()
         self._job = job
         self._backend = backend
+        self._ticket = ticket
         self._shape = shape_for(job, fingerprint(job.model, backend.coordinator.served(job.model)))
         self._choices = [Choice(i, job) for i in range(job.n)]
         self._opened: set[int] = set()
@@ -68,6 +71,8 @@ class GenerationResponse(Response):
         self._totals = Totals()
         self._began = time.monotonic()
         self._first_token_seen = False
+        self._outcome: Outcome = "failed"
+        """Until it is known to have ended well, or without the caller."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.ensure_future(self._run(scope, send))
@@ -77,6 +82,7 @@ class GenerationResponse(Response):
             if work.done():
                 await work
             else:
+                self._outcome = "left"
                 self._backend.metrics.disconnects.inc()
         finally:
             for task in (work, gone):
@@ -90,8 +96,11 @@ class GenerationResponse(Response):
                     await self._stream(generation, _Sender(send, self._backend.limits.stalled_client_s), scope)
                 else:
                     await self._collect(generation, send)
+            except ClientStalled:
+                self._outcome = "left"
+                raise
             finally:
-                self._count(generation)
+                self._settle(generation)
 
     # --- whole answers ---
 
@@ -109,7 +118,12 @@ class GenerationResponse(Response):
         answer["usage"] = usage_object(self._totals)
         answer["nexus"] = self._nexus(generation)
         body = sse.body(answer)
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"x-nexus-cost", answer["nexus"]["cost"].encode()),
+        ]
+        self._outcome = "answered"
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -127,6 +141,7 @@ class GenerationResponse(Response):
                 chunks = await self._chunks(generation, event, part, last=not running)
                 if chunks:
                     await sender.send(b"".join(map(sse.event, chunks)))
+            self._outcome = "answered"
             await sender.send(sse.DONE, more=False)
         except Exception as error:
             if not sender.started or isinstance(error, ClientStalled):
@@ -215,6 +230,7 @@ class GenerationResponse(Response):
             "tokens_per_step": round(sum(f.output_tokens for f in figures) / steps, 3) if steps else None,
             "seed": generation.seed,
             "nodes": "any" if any(f.node_class != "none" for f in figures) else "none",
+            "cost": dollars(self._ticket.cost(self._used(generation))),
         }
         if self._job.trace:
             nexus["trace"] = []
@@ -223,11 +239,22 @@ class GenerationResponse(Response):
                 nexus["trace"] += trace_entries(traced.joiner.tokens, index if self._job.n > 1 else None)
         return nexus
 
-    def _count(self, generation: Generation) -> None:
+    def _used(self, generation: Generation) -> Used:
+        """By the engine's usage where it has come, else by what the verifier has reported as committed."""
+        figures = [handle.figures() for handle in generation.handles]
+        counted = self._totals.counted
+        completion = sum(
+            counted[i].completion_tokens if i in counted else f.output_tokens for i, f in enumerate(figures)
+        )
+        prompt = self._totals.prompt_tokens if counted else max(f.prompt_tokens for f in figures)
+        return Used(prompt, self._totals.cached_tokens, completion)
+
+    def _settle(self, generation: Generation) -> None:
         """Also for a caller who left: what the verifier had committed by then."""
-        committed = sum(handle.figures().output_tokens for handle in generation.handles)
-        self._backend.metrics.prompt_tokens.inc(self._totals.prompt_tokens)
-        self._backend.metrics.completion_tokens.inc(self._totals.completion_tokens or committed)
+        used = self._used(generation)
+        self._backend.metrics.prompt_tokens.inc(used.prompt)
+        self._backend.metrics.completion_tokens.inc(used.completion)
+        self._ticket.settle(used, self._outcome)
 
 
 class ClientStalled(Exception):

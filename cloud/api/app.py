@@ -12,6 +12,8 @@ from cloud.api import errors, ports
 from cloud.api.accounts.accounts import Accounts
 from cloud.api.accounts.memory import MemoryAccounts
 from cloud.api.accounts.sql import SqlAccounts
+from cloud.api.admission.desk import Desk
+from cloud.api.admission.gate import Gate
 from cloud.api.answer import Backend
 from cloud.api.coordinator import Coordinator
 from cloud.api.metrics import Metrics
@@ -65,6 +67,12 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     database = None if settings.database == MEMORY else Database(settings.database)
     accounts = Accounts(SqlAccounts(database) if database else MemoryAccounts(), settings.all_api_keys())
 
+    gate = Gate(settings.admission.to_gate())
+    desk = Desk(accounts.ledger, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
+    metrics.waiting.set_function(lambda: gate.waiting)
+    metrics.running.set_function(lambda: gate.requests)
+    metrics.unrecorded.set_function(lambda: accounts.ledger.waiting)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -82,6 +90,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.backend = Backend(pool, coordinator, metrics, limits)
     app.state.accounts = accounts
+    app.state.desk = desk
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
     for router in (generate.router, models.router, probes.router, admin.router, openapi.router):

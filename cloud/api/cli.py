@@ -76,7 +76,8 @@ def serve(
     except NexusError as error:
         typer.echo(f"error: {error.message}", err=True)
         raise typer.Exit(1) from None
-    server = Server(uvicorn_config(create_gateway(settings), settings))
+    gateway = create_gateway(settings)
+    server = Server(uvicorn_config(gateway, settings), gateway.state.desk.gate)
     server.run()
     if not server.started:
         sys.exit(1)

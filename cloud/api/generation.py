@@ -12,6 +12,7 @@ from cloud.api.upstream.pool import VerifierPool
 from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG
 from shared.ids import StreamId
 
+_COUNT_ALWAYS = {"include_usage": True, "continuous_usage_stats": True}
 SEED_BITS = 53
 """Fresh seeds fit into a JavaScript number, so that any caller can send them back."""
 
@@ -31,6 +32,8 @@ class Generation:
             coordinator.register(stream, policy=job.policy, trace=job.trace, shaped=job.shaped)
             for stream in self._streams
         ]
+        self._counted = coordinator.served(job.model) is not None
+        """A draft port tells what the engine commits; without one every chunk has to."""
         self._inbox = Inbox()
         self._waiting = job.n
 
@@ -52,7 +55,7 @@ class Generation:
             "n": 1,
             "seed": self.seed + index,
             "stream": True,
-            "stream_options": {"include_usage": True},
+            "stream_options": {"include_usage": True} if self._counted else _COUNT_ALWAYS,
             "vllm_xargs": {
                 **self.job.engine_arguments,
                 STREAM_ARG: self._streams[index],

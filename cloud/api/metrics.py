@@ -88,6 +88,18 @@ class Metrics:
             "Generations stopped because the caller went away.",
             registry=registry,
         )
+        self.refused = Counter(
+            "nexus_refused_requests", "Generations not let in, by the error's code.", ["code"], registry=registry
+        )
+        self.admission_s = Histogram(
+            "nexus_admission_seconds", "Wait for a place.", buckets=_TIME_BUCKETS, registry=registry
+        )
+        self.waiting = Gauge("nexus_waiting_requests", "Generations waiting for a place.", registry=registry)
+        self.running = Gauge("nexus_running_requests", "Generations let in and not yet over.", registry=registry)
+        self.cost = Counter("nexus_cost_nanodollars", "What generations cost.", registry=registry)
+        self.unrecorded = Gauge(
+            "nexus_unrecorded_charges", "Charges that the database has not been told.", registry=registry
+        )
         registry.register(_Broker(snapshot))
 
     def render(self) -> bytes:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket
 
+from cloud.api.accounts.charges import Outcome, Used
 from cloud.api.broker.policy import StreamPolicy
 from shared.ids import GatewayId, StreamId
 
@@ -32,6 +33,10 @@ class Figures(Protocol):
 
     @property
     def seed(self) -> int | None: ...
+    @property
+    def prompt_tokens(self) -> int:
+        """0 until the engine has taken the prompt on."""
+        ...
 
 
 class StreamHandle(Protocol):
@@ -43,6 +48,18 @@ class StreamHandle(Protocol):
         ...
 
     def release(self) -> None: ...
+
+
+class Ticket(Protocol):
+    """What a request holds that was let in: settled once, whatever becomes of it."""
+
+    def cost(self, used: Used) -> int:
+        """Nano-dollars."""
+        ...
+
+    def settle(self, used: Used, outcome: Outcome) -> None:
+        """The request is over. Synchronous, so that no cancellation can skip it; a second time changes nothing."""
+        ...
 
 
 class NodeEndpoint(Protocol):

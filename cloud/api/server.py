@@ -1,10 +1,13 @@
 """Runs the gateway's application under uvicorn until it is told to stop."""
 
 import asyncio
+import contextlib
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -30,8 +33,29 @@ def uvicorn_config(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Config:
     )
 
 
+class Draining(Protocol):
+    """What has to come to an end before the server does; `cloud.api.admission.gate` is one."""
+
+    def drain(self) -> None:
+        """Take nothing new on."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until nothing is at work."""
+        ...
+
+
 class Server(uvicorn.Server):
-    """Prints one line with the address once it serves; port 0 becomes the real port."""
+    """Prints one line with the address once it serves; port 0 becomes the real port.
+
+    The first signal drains: the server keeps answering, new work is refused with 503, and it ends when running answers
+    have, or after `limits.shutdown_s`. A second signal ends it without waiting.
+    """
+
+    def __init__(self, config: uvicorn.Config, work: Draining) -> None:
+        super().__init__(config)
+        self._work = work
+        self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -44,12 +68,31 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+            loop.add_signal_handler(number, self._signalled, number)
         try:
             yield
         finally:
+            if self._drain is not None:
+                self._drain.cancel()
             for number in signals:
                 loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self._drain is None:
+            self._work.drain()
+            self._drain = asyncio.create_task(self._end_when_idle(number))
+        else:
+            self.handle_exit(number, None)
+
+    async def _end_when_idle(self, number: signal.Signals) -> None:
+        began = time.monotonic()
+        allowed = self.config.timeout_graceful_shutdown or 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(allowed):
+                await self._work.idle()
+        # What is left of the time is for the last bytes of answers to go out.
+        self.config.timeout_graceful_shutdown = max(1, round(allowed - (time.monotonic() - began)))
+        self.handle_exit(number, None)
 
     def url(self) -> str:
         """Address of the API, for a client's `base_url`."""

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
+from cloud.api.accounts.money import pico
+from cloud.api.accounts.prices import Price
+from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.nodes.settings import NodeSettings
@@ -19,6 +22,7 @@ NO_KEY = (
     f"settings file or {ENV_PREFIX}API_KEYS, or name a file of keys with --api-keys-file"
 )
 _BROKER = BrokerSettings()
+_GATE = GateSettings()
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -64,6 +68,39 @@ class Limits(_Section):
     read_timeout_s: Seconds = 600.0
     probe_timeout_s: Seconds = 3.0
     shutdown_s: Annotated[int, Field(ge=1)] = 20
+
+
+class PriceOptions(_Section):
+    """Dollars for one token, as text so that nothing is rounded: `"0.0000005"` is 0.50 for a million."""
+
+    prompt: str = "0"
+    cached_prompt: str | None = None
+    """Of a prompt token that the engine did not have to compute; none = as `prompt`."""
+    completion: str = "0"
+
+    @field_validator("prompt", "cached_prompt", "completion")
+    @classmethod
+    def _is_money(cls, value: str | None) -> str | None:
+        if value is not None:
+            pico(value)
+        return value
+
+    def to_price(self) -> Price:
+        cached = self.prompt if self.cached_prompt is None else self.cached_prompt
+        return Price(pico(self.prompt), pico(cached), pico(self.completion))
+
+
+class AdmissionOptions(_Section):
+    """What is worked on at once, and what may wait."""
+
+    max_streams: Annotated[int, Field(ge=1)] = _GATE.max_streams
+    max_tokens: Annotated[int, Field(ge=1)] = _GATE.max_tokens
+    queue_requests: Annotated[int, Field(ge=0)] = _GATE.queue_requests
+    queue_tokens: Annotated[int, Field(ge=0)] = _GATE.queue_tokens
+    deadline_s: Seconds = _GATE.deadline_s
+
+    def to_gate(self) -> GateSettings:
+        return GateSettings(**self.model_dump())
 
 
 class BrokerOptions(_Section):
@@ -114,6 +151,8 @@ class GatewaySettings(BaseSettings):
     node_keys: Annotated[list[str], NoDecode] = []
     metrics_key: Literal["auto", "required", "none"] = "auto"
     limits: Limits = Limits()
+    prices: dict[str, PriceOptions] = {}
+    admission: AdmissionOptions = AdmissionOptions()
     broker: BrokerOptions = BrokerOptions()
     log: LogSettings = LogSettings()
 
@@ -167,6 +206,10 @@ class GatewaySettings(BaseSettings):
     def to_draft_ports(self) -> DraftPortSettings:
         """Every draft port of every verifier."""
         return _draft_port_settings(self.verifiers, self.draft_port)
+
+    def to_prices(self) -> dict[str, Price]:
+        """By model name; models that are not named are free."""
+        return {model: options.to_price() for model, options in self.prices.items()}
 
     def to_nodes(self) -> NodeSettings:
         """An empty list of keys lets every node in that proves one."""

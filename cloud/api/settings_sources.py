@@ -166,6 +166,8 @@ def flatten(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:
 def _printable(value: Any) -> str:
     if isinstance(value, SecretStr):
         return "********"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_printable(item)}" for name, item in value.items()) or "none"
     if isinstance(value, list):
         return "[" + ", ".join(_printable(item) for item in value) + "]"
     # A database's URL may hold a password.

@@ -315,6 +315,7 @@ class Broker:
         registration.open.add(event.stream)
         if event.stream == registration.stream:
             registration.seed = event.seed
+        registration.prompt_tokens = event.prompt
         stream = Stream(
             stream=event.stream,
             endpoint=event.endpoint,

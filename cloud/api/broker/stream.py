@@ -27,6 +27,8 @@ class StreamFigures:
     """Class of the nodes that saw the prompt."""
     seed: int | None = None
     """Of choice 0."""
+    prompt_tokens: int = 0
+    """Of the prompt, once the engine has taken it on."""
 
 
 def origins(tokens: int, drafted: int, accepted: int) -> list[Origin]:
@@ -54,6 +56,7 @@ class Registration:
     origins: list[Origin] = field(default_factory=list)
     seen_by_nodes: bool = False
     seed: int | None = None
+    prompt_tokens: int = 0
 
     @property
     def closed(self) -> bool:
@@ -85,6 +88,7 @@ class Registration:
             origins=tuple(self.origins),
             node_class="any" if self.seen_by_nodes else "none",
             seed=self.seed,
+            prompt_tokens=self.prompt_tokens,
         )
 
 

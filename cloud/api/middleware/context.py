@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from collections.abc import Callable
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -14,12 +15,16 @@ from cloud.api.metrics import Metrics
 from cloud.api.openai import sse
 from shared.errors import NexusError
 
+Headers = Callable[[], list[tuple[bytes, bytes]]]
 _LABEL = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 log = structlog.get_logger(__name__)
 
 
 class RequestContext:
-    """Sets `scope["state"]["request_id"]`; adds `x-request-id` and echoes a well-formed `x-client-request-id`."""
+    """Sets `scope["state"]["request_id"]`; adds `x-request-id` and echoes a well-formed `x-client-request-id`.
+
+    A route may set `scope["state"]["limits"]`: what gives the headers about the key's limits, for answers and errors.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -45,7 +50,8 @@ class RequestContext:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 spent = str(round((time.monotonic() - began) * 1000)).encode()
-                headers = [*message["headers"], *extra, (b"openai-processing-ms", spent)]
+                limits: Headers | None = scope["state"].get("limits")
+                headers = [*message["headers"], *extra, (b"openai-processing-ms", spent), *(limits() if limits else ())]
                 message = {**message, "headers": headers}
             await send(message)
 

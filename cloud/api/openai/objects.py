@@ -1,8 +1,10 @@
 """Usage and model cards, and which parameters a model takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from cloud.api.accounts.money import PICO_PLACES, dollars
+from cloud.api.accounts.prices import FREE, Price
 from cloud.api.ports import Served
 from cloud.api.upstream.chunks import Usage
 from cloud.api.upstream.client import ServedModel
@@ -40,18 +42,32 @@ EFFORT_PARAMETERS = ("reasoning_effort",)
 class Totals:
     """Usage of a request; the prompt counts once, whatever the number of choices."""
 
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int | None = None
+    counted: dict[int, Usage] = field(default_factory=dict)
+    """The engine's latest count of each choice that it has counted."""
 
     def add(self, index: int, usage: Usage) -> None:
-        self.completion_tokens += usage.completion_tokens
-        if usage.reasoning_tokens is not None:
-            self.reasoning_tokens = (self.reasoning_tokens or 0) + usage.reasoning_tokens
-        if index == 0:
-            self.prompt_tokens = usage.prompt_tokens
-            self.cached_tokens = usage.cached_tokens
+        self.counted[index] = usage
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self._first.prompt_tokens if self.counted else 0
+
+    @property
+    def cached_tokens(self) -> int:
+        return self._first.cached_tokens if self.counted else 0
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(usage.completion_tokens for usage in self.counted.values())
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        known = [u.reasoning_tokens for u in self.counted.values() if u.reasoning_tokens is not None]
+        return sum(known) if known else None
+
+    @property
+    def _first(self) -> Usage:
+        return self.counted[min(self.counted)]
 
 
 def usage_object(totals: Totals) -> Json:
@@ -66,7 +82,7 @@ def usage_object(totals: Totals) -> Json:
     return usage
 
 
-def model_object(model: ServedModel, served: Served | None) -> Json:
+def model_object(model: ServedModel, served: Served | None, price: Price = FREE) -> Json:
     """`served`: what the draft port says of the model, if one is attached."""
     return {
         "id": model.name,
@@ -74,6 +90,12 @@ def model_object(model: ServedModel, served: Served | None) -> Json:
         "created": model.created,
         "owned_by": "nexus",
         "context_length": model.context_length,
+        "max_output_length": model.context_length,
+        "pricing": {
+            "prompt": dollars(price.prompt, PICO_PLACES),
+            "completion": dollars(price.completion, PICO_PLACES),
+            "input_cache_read": dollars(price.cached, PICO_PLACES),
+        },
         "supported_parameters": sorted(parameters(served)),
     }
 

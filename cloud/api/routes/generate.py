@@ -3,7 +3,11 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from cloud.api.answer import Backend, GenerationResponse
+from cloud.api.accounts.keys import ApiKey
+from cloud.api.admission.desk import Desk
+from cloud.api.admission.ticket import Ask
+from cloud.api.answer import Backend
+from cloud.api.exchange import Exchange, Order, with_default_privacy
 from cloud.api.openai.chat import CHAT_PATH, ChatRequest
 from cloud.api.openai.common import parse
 from cloud.api.openai.completions import COMPLETIONS_PATH, CompletionRequest
@@ -14,16 +18,31 @@ router = APIRouter()
 
 @router.post(CHAT_PATH)
 async def chat_completions(request: Request) -> Response:
-    return await _generate(request, parse(await request.body(), ChatRequest).to_job())
+    body = await request.body()
+    return await _generate(request, body, parse(body, ChatRequest).to_job())
 
 
 @router.post(COMPLETIONS_PATH)
 async def completions(request: Request) -> Response:
-    return await _generate(request, parse(await request.body(), CompletionRequest).to_job())
+    body = await request.body()
+    return await _generate(request, body, parse(body, CompletionRequest).to_job())
 
 
-async def _generate(request: Request, job: Job) -> Response:
+async def _generate(request: Request, body: bytes, job: Job) -> Response:
     backend: Backend = request.app.state.backend
-    await backend.pool.find(job.model)
+    desk: Desk = request.app.state.desk
+    key: ApiKey = request.state.api_key
+    request.state.limits = lambda: desk.headers(key)
+    model = await backend.pool.find(job.model)
     job.check(backend.coordinator.served(job.model))
-    return GenerationResponse(job, backend)
+    ask = Ask(
+        request_id=request.state.request_id,
+        model=job.model,
+        path=job.path,
+        streamed=job.stream,
+        body_bytes=len(body),
+        output_limit=job.payload.get("max_tokens"),
+        choices=job.n,
+        context=model.context_length,
+    )
+    return Exchange(Order(with_default_privacy(job, key), key, ask), backend, desk)

@@ -12,20 +12,23 @@ router = APIRouter()
 
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """503 when no verifier can be reached; degraded when some cannot, or some draft port is not attached."""
+    """503 when no verifier can be reached, and while the gateway drains; degraded when some verifier cannot be reached,
+    or some draft port is not attached.
+    """
     backend: Backend = request.app.state.backend
     reachable = await backend.pool.reachable()
     total = backend.pool.size
     figures = backend.coordinator.snapshot()
     attached, ports = int(figures.get("verifiers", 0)), int(figures.get("verifiers_configured", 0))
+    draining = request.app.state.desk.gate.draining
     complete = reachable == total and attached == ports
     body = {
-        "status": "ok" if complete else "degraded" if reachable else "unavailable",
+        "status": "draining" if draining else "ok" if complete else "degraded" if reachable else "unavailable",
         "verifiers": {"configured": total, "reachable": reachable},
         "draft_ports": {"configured": ports, "attached": attached},
         "nodes": int(figures.get("nodes", 0)),
     }
-    return Response(sse.body(body), 200 if reachable else 503, media_type="application/json")
+    return Response(sse.body(body), 200 if reachable and not draining else 503, media_type="application/json")
 
 
 @router.get("/metrics")

@@ -196,6 +196,7 @@ async def test_figures_are_summed(gateway):
         "tokens_per_step": 2.5,
         "seed": 1,
         "nodes": "any",
+        "cost": "0",
     }
     assert all(h.released.is_set() and h.waited for h in gateway.coordinator.handles.values())
 
