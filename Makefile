@@ -7,7 +7,7 @@ PACKAGES := shared cloud desktop
 PAIR := qwen2.5-coder-0.5b qwen2.5-coder-1.5b
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients lint format bench soak docs lock map clean
+.PHONY: help setup demo test clients lint format bench soak docs lock map pages clean
 
 help: ## list the commands
 	@echo "Nexus: idle GPUs draft, a large model verifies. Start with: make demo"
@@ -33,7 +33,7 @@ clients: setup ## other people's clients against the real gateway, each in an en
 lint: setup ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(PACKAGES) tools/setup.py tools/map.py
+	$(BIN)/mypy $(PACKAGES) tools/setup.py tools/map.py tools/pages.py
 	$(BIN)/lint-imports
 
 format: setup ## format the code and mend what ruff can mend
@@ -57,6 +57,9 @@ lock: setup ## write the lock files anew from pyproject.toml (UPGRADE=1: newer v
 
 map: setup ## write the tables of docs/map.md anew from the packages' docstrings
 	$(BIN)/python tools/map.py --write
+
+pages: setup ## write docs/api and the tables made from the OpenAPI document and the conformance cases anew
+	$(BIN)/python tools/pages.py --write
 
 clean: ## remove .venv and everything built (models in the user's cache stay)
 	rm -rf .venv .nexus-setup.log build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,7 +14,7 @@ PARAMETERS: dict[str, str] = {
     "min_p": "Keep tokens that have at least this share of the likeliest one's probability.",
     "repetition_penalty": "Above 1: tokens that prompt or answer hold already become less likely.",
     "presence_penalty": "Above 0: tokens that the answer holds already become less likely.",
-    "frequency_penalty": "The same, for each time that the answer holds them.",
+    "frequency_penalty": "Above 0: tokens become less likely for each time that the answer holds them.",
     "logit_bias": "Token ids of the model with what is added to their logits, -100 to 100.",
     "stop": "Up to four strings; the answer ends exactly before the first of them.",
     "seed": "The same seed gives the same tokens, whoever drafts; choice i of `n` uses `seed` + i.",
