@@ -69,8 +69,8 @@ class Generation:
                 self._waiting -= 1
                 if not self._waiting:
                     self.accepted.set()
-                async for piece in pieces:
-                    await self._inbox.put(Event(index, piece))
+                async for batch in pieces:
+                    await self._inbox.put_all(index, batch)
             await self._inbox.put(Event(index, None))
         except Exception as error:  # handed to the reader, which raises it
             await self._inbox.put(Event(index, None, error))

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from cloud.api.upstream.chunks import Delta, Piece
+import msgspec
+
+from cloud.api.upstream.chunks import Delta, Piece, Usage
 
 MERGE_AT = 16
 """Waiting pieces of one choice from which on its next ones are merged with the last."""
 SIZE_LIMIT = 1 << 20
 """Most that waits, all choices together, about in bytes; a full inbox holds the verifier's connections back."""
 _TOKEN_SIZE = 64
+_PIECE_SIZE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """What happened to choice `index`: a piece of its answer, its end (`piece` is none), or its failure."""
 
     index: int
@@ -22,20 +24,33 @@ class Event:
     error: Exception | None = None
 
 
-@dataclass(slots=True)
 class _Entry:
-    event: Event
-    more: list[Delta]
-    size: int
+    __slots__ = ("event", "more", "size")
+
+    def __init__(self, event: Event, size: int) -> None:
+        self.event, self.size = event, size
+        self.more: list[Delta] = []
+
+
+class _Line:
+    """What waits of one choice."""
+
+    __slots__ = ("count", "delta", "usage")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.delta: _Entry | None = None
+        """The last delta, while it waits; what comes may be merged with it."""
+        self.usage: _Entry | None = None
+        """The last usage, while it waits; a newer one takes its place."""
 
 
 class Inbox:
-    """One reader, one writer for each choice. A choice's pieces stay in order."""
+    """One reader, one writer for each choice. A choice's deltas stay in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Entry] = deque()
-        self._counts: dict[int, int] = {}
-        self._last: dict[int, _Entry] = {}
+        self._lines: dict[int, _Line] = {}
         self._size = 0
         self._some = asyncio.Event()
         self._room = asyncio.Event()
@@ -43,25 +58,25 @@ class Inbox:
 
     async def put(self, event: Event) -> None:
         """Waits while there is no room."""
-        while self._size >= SIZE_LIMIT:
-            self._room.clear()
-            await self._room.wait()
-        size = _size(event.piece)
-        self._size += size
-        last = self._last.get(event.index)
-        if (
-            last is not None
-            and self._counts[event.index] >= MERGE_AT
-            and isinstance(event.piece, Delta)
-            and isinstance(last.event.piece, Delta)
-        ):
-            last.more.append(event.piece)
-            last.size += size
-            return
-        entry = self._last[event.index] = _Entry(event, [], size)
-        self._counts[event.index] = self._counts.get(event.index, 0) + 1
-        self._waiting.append(entry)
-        self._some.set()
+        await self._wait_for_room()
+        self._put(event)
+
+    async def put_all(self, index: int, pieces: Sequence[Piece]) -> None:
+        """Pieces that came together. Waits while there is no room."""
+        await self._wait_for_room()
+        line = self._line(index)
+        for piece in pieces:
+            if line.count < MERGE_AT:
+                self._put(Event(index, piece))
+            elif isinstance(piece, Delta) and line.delta is not None:
+                size = _size(piece)
+                line.delta.more.append(piece)
+                line.delta.size += size
+                self._size += size
+            elif isinstance(piece, Usage) and line.usage is not None:
+                line.usage.event = Event(index, piece)
+            else:
+                self._put(Event(index, piece))
 
     async def get(self) -> Event:
         """The next event. Safe to cancel: nothing is lost."""
@@ -70,29 +85,57 @@ class Inbox:
             await self._some.wait()
         entry = self._waiting.popleft()
         event = entry.event
-        self._counts[event.index] -= 1
-        if self._last[event.index] is entry:
-            del self._last[event.index]
+        line = self._line(event.index)
+        line.count -= 1
+        if line.delta is entry:
+            line.delta = None
+        elif line.usage is entry:
+            line.usage = None
         self._size -= entry.size
-        self._room.set()
+        if self._size < SIZE_LIMIT:
+            self._room.set()
         if not entry.more or not isinstance(event.piece, Delta):
             return event
         return Event(event.index, merged([event.piece, *entry.more]))
+
+    async def _wait_for_room(self) -> None:
+        while self._size >= SIZE_LIMIT:
+            self._room.clear()
+            await self._room.wait()
+
+    def _line(self, index: int) -> _Line:
+        if (line := self._lines.get(index)) is None:
+            line = self._lines[index] = _Line()
+        return line
+
+    def _put(self, event: Event) -> None:
+        entry = _Entry(event, _size(event.piece))
+        line = self._line(event.index)
+        line.count += 1
+        if isinstance(event.piece, Delta):
+            line.delta = entry
+        elif event.piece is not None:
+            line.usage = entry
+        self._size += entry.size
+        self._waiting.append(entry)
+        self._some.set()
 
 
 def merged(deltas: list[Delta]) -> Delta:
     """Several pieces of one choice, one after the other, as one."""
     return Delta(
-        text="".join(delta.text for delta in deltas),
-        tokens=tuple(token for delta in deltas for token in delta.tokens),
-        reasoning="".join(delta.reasoning for delta in deltas),
-        calls=tuple(call for delta in deltas for call in delta.calls),
+        text="".join([delta.text for delta in deltas]),
+        tokens=tuple([token for delta in deltas for token in delta.tokens]),
+        reasoning="".join([delta.reasoning for delta in deltas]),
+        calls=tuple([call for delta in deltas for call in delta.calls]),
         end=deltas[-1].end,
     )
 
 
 def _size(piece: Piece | None) -> int:
     if not isinstance(piece, Delta):
-        return 0
-    text = len(piece.text) + len(piece.reasoning) + sum(len(call.arguments) for call in piece.calls)
-    return text + _TOKEN_SIZE * len(piece.tokens)
+        return _PIECE_SIZE
+    size = _PIECE_SIZE + len(piece.text) + _TOKEN_SIZE * len(piece.tokens)
+    if piece.reasoning or piece.calls:
+        size += len(piece.reasoning) + sum([len(call.arguments) for call in piece.calls])
+    return size

@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 
 from cloud.api.upstream import errors
-from cloud.api.upstream.chunks import Delta, Piece, read_chunk, server_sent_events
+from cloud.api.upstream.chunks import Delta, EventSplitter, Piece, read_chunk
 from shared.errors import NexusError, Unavailable, UpstreamFailed
 
 _ERROR_LIMIT = 64 << 10
@@ -74,8 +74,11 @@ class VerifierClient:
         return [ServedModel(card.id, card.created, card.max_model_len) for card in cards.data]
 
     @asynccontextmanager
-    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[AsyncIterator[Piece]]:
-        """Open a generation; the request was accepted when this yields. Leaving it, in whatever way, closes it."""
+    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[AsyncIterator[list[Piece]]]:
+        """Open a generation; the request was accepted when this yields. Leaving it, in whatever way, closes it.
+
+        It gives what has come since the last look, at least one piece.
+        """
         request = self._http.build_request(
             "POST", self._url + path, content=msgspec.json.encode(payload), headers=self._headers
         )
@@ -112,17 +115,43 @@ class VerifierClient:
             body = b""
         return errors.from_response(response.status_code, body, asked)
 
-    async def _pieces(self, response: httpx2.Response, asked: errors.Asked) -> AsyncIterator[Piece]:
-        finished = False
+    async def _pieces(self, response: httpx2.Response, asked: errors.Asked) -> AsyncIterator[list[Piece]]:
+        reading = _Reading(asked)
         try:
-            async for data in server_sent_events(response.aiter_bytes()):
+            async for block in response.aiter_bytes():
                 self.heard += 1
-                if data == b"[DONE]":
+                if pieces := reading.feed(block):
+                    yield pieces
+                if reading.failure is not None:
+                    raise reading.failure
+                if reading.done:
                     break
-                for piece in read_chunk(data, asked):
-                    finished = finished or (isinstance(piece, Delta) and piece.end is not None)
-                    yield piece
         except httpx2.HTTPError:
             raise UpstreamFailed("The connection to the verifier broke. Try again.") from None
-        if not finished:
+        if not reading.finished:
             raise UpstreamFailed("The verifier ended the answer before it was finished. Try again.")
+
+
+class _Reading:
+    """What a stream has said so far."""
+
+    def __init__(self, asked: errors.Asked) -> None:
+        self._asked = asked
+        self._splitter = EventSplitter()
+        self.finished = self.done = False
+        """The choice has ended; the stream has said that it has."""
+        self.failure: NexusError | None = None
+
+    def feed(self, block: bytes) -> list[Piece]:
+        """The pieces of a block; also those that came before a failure in it."""
+        pieces: list[Piece] = []
+        try:
+            for data in self._splitter.feed(block):
+                if data == b"[DONE]":
+                    self.done = True
+                    break
+                pieces += read_chunk(data, self._asked)
+        except NexusError as failure:
+            self.failure = failure
+        self.finished = self.finished or any(isinstance(each, Delta) and each.end is not None for each in pieces)
+        return pieces

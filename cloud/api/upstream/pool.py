@@ -78,7 +78,7 @@ class VerifierPool:
         raise ModelNotFound(f"The model `{name[:100]}` is not served here. Served: {served}.", param="model")
 
     @asynccontextmanager
-    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[AsyncIterator[Piece]]:
+    async def stream(self, path: str, payload: dict[str, Any]) -> AsyncIterator[AsyncIterator[list[Piece]]]:
         """Open a generation at the best verifier; a verifier that cannot be reached is passed over."""
         name = payload["model"]
         await self.find(name)
