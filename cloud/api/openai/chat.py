@@ -7,11 +7,13 @@ from pydantic import Field, model_validator
 from cloud.api.openai.common import GenerationRequest
 from cloud.api.openai.job import Job, ToolRules
 from cloud.api.openai.messages import ChatMessage, check_conversation
-from cloud.api.openai.strict import Strict
+from cloud.api.openai.strict import JsonObject, Strict
 from cloud.api.openai.tools import NamedTool, ToolFields
 from shared.errors import InvalidInput
 
 CHAT_PATH = "/v1/chat/completions"
+MESSAGES_MAX = 8192
+"""More than any context holds in sensible messages; each one costs time before anything is known of its length."""
 
 
 class JsonSchema(Strict):
@@ -19,7 +21,7 @@ class JsonSchema(Strict):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     description: str | None = None
-    content: Annotated[dict[str, Any], Field(alias="schema")]
+    content: Annotated[JsonObject, Field(alias="schema")]
     strict: bool | None = None
 
 
@@ -53,7 +55,7 @@ class ChatRequest(ToolFields, GenerationRequest):
         "prompt_cache_retention": (),
     }
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MESSAGES_MAX, fail_fast=True)]
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None

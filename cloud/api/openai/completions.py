@@ -22,7 +22,7 @@ class CompletionRequest(GenerationRequest):
         "suffix": ("",),
     }
 
-    prompt: str | Annotated[list[TokenIdField], Field(min_length=1)]
+    prompt: str | Annotated[list[TokenIdField], Field(min_length=1, fail_fast=True)]
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
 
     @field_validator("prompt", mode="before")

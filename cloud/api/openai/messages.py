@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cloud.api.openai.strict import Strict
-from cloud.api.openai.tools import ToolCall
+from cloud.api.openai.tools import TOOLS_MAX, ToolCall
 from shared.errors import InvalidInput
 
+PARTS_MAX = 2048
+"""Of one message."""
 _IGNORED = ("refusal", "annotations", "audio", "function_call")
 """What an assistant's message has in an answer and may have when it is sent back: nothing that the model reads."""
 
@@ -22,9 +24,9 @@ class ChatMessage(Strict):
     """One message; text only, given as a string or as text parts."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[TextPart], Field(min_length=1)] | None = None
+    content: str | Annotated[list[TextPart], Field(min_length=1, max_length=PARTS_MAX, fail_fast=True)] | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=TOOLS_MAX, fail_fast=True)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cloud.api.openai.strict import Strict
+from cloud.api.openai.strict import JsonObject, Strict
 from shared.errors import InvalidInput
 
 TOOLS_MAX = 128
@@ -14,7 +14,7 @@ FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 class FunctionDefinition(Strict):
     name: FunctionName
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     """JSON schema of the arguments."""
     strict: bool | None = None
     """Whether a grammar holds the arguments to the schema."""
@@ -74,7 +74,7 @@ class ToolCall(Strict):
 class ToolFields(Strict):
     """The part of a chat request that is about tools."""
 
-    tools: Annotated[list[Tool], Field(max_length=TOOLS_MAX)] | None = None
+    tools: Annotated[list[Tool], Field(max_length=TOOLS_MAX, fail_fast=True)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool = True
 

@@ -8,8 +8,9 @@ from cloud.api.admission.desk import Desk
 from cloud.api.admission.ticket import Ask
 from cloud.api.answer import Backend
 from cloud.api.exchange import Exchange, Order, with_default_privacy
+from cloud.api.idempotency.answers import call_from
 from cloud.api.openai.chat import CHAT_PATH, ChatRequest
-from cloud.api.openai.common import parse
+from cloud.api.openai.common import read
 from cloud.api.openai.completions import COMPLETIONS_PATH, CompletionRequest
 from cloud.api.openai.job import Job
 
@@ -19,13 +20,13 @@ router = APIRouter()
 @router.post(CHAT_PATH)
 async def chat_completions(request: Request) -> Response:
     body = await request.body()
-    return await _generate(request, body, parse(body, ChatRequest).to_job())
+    return await _generate(request, body, (await read(body, ChatRequest)).to_job())
 
 
 @router.post(COMPLETIONS_PATH)
 async def completions(request: Request) -> Response:
     body = await request.body()
-    return await _generate(request, body, parse(body, CompletionRequest).to_job())
+    return await _generate(request, body, (await read(body, CompletionRequest)).to_job())
 
 
 async def _generate(request: Request, body: bytes, job: Job) -> Response:
@@ -45,4 +46,5 @@ async def _generate(request: Request, body: bytes, job: Job) -> Response:
         choices=job.n,
         context=model.context_length,
     )
-    return Exchange(Order(with_default_privacy(job, key), key, ask), backend, desk)
+    call = call_from(request.scope["headers"], key.id, job.path, body, job.seed)
+    return Exchange(Order(with_default_privacy(job, key), key, ask, call), backend, desk, request.app.state.replays)

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from support.published import Published
+from support.serving import serving
 
 from cloud.api.app import create_app
 from cloud.api.broker.policy import StreamPolicy
@@ -280,31 +281,6 @@ class FakeCoordinator:
     def of(self, payload: dict[str, Any]) -> FakeHandle:
         """The handle of the stream that a request to the verifier names."""
         return self.handles[StreamId(payload["vllm_xargs"]["nexus_stream"])]
-
-
-@contextlib.asynccontextmanager
-async def serving(config: uvicorn.Config) -> AsyncIterator[str]:
-    """Run a uvicorn server in this loop; gives its base URL."""
-    server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    ready = asyncio.Event()
-    startup = server.startup
-
-    async def startup_and_tell(sockets: Any = None) -> None:
-        await startup(sockets)
-        ready.set()
-
-    server.startup = startup_and_tell  # type: ignore[method-assign]
-    task = asyncio.create_task(server._serve())
-    waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    try:
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        await task
 
 
 @dataclass

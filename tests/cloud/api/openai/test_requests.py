@@ -1,9 +1,13 @@
 """What request bodies are accepted, and how the refused ones are explained."""
 
+import asyncio
+from typing import Any
+
 import msgspec
 import pytest
 
 from cloud.api.coordinator import Served
+from cloud.api.openai import common
 from cloud.api.openai.chat import ChatRequest
 from cloud.api.openai.common import parse
 from cloud.api.openai.completions import CompletionRequest
@@ -15,6 +19,9 @@ COMPLETION = {"model": "tiny", "prompt": "x"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 SCHEMA = {"name": "answer", "schema": {"type": "object"}}
+DEEP: dict[str, Any] = {}
+for _ in range(80):
+    DEEP = {"items": [DEEP]}
 SAMPLING = [
     ({"top_k": -2}, "top_k"),
     ({"top_k": 2**31}, "top_k"),
@@ -96,6 +103,16 @@ BOTH = [(CHAT, ChatRequest), (COMPLETION, CompletionRequest)]
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"function_call": {"name": "f"}}, "function_call"),
         ({"reasoning_effort": "extreme"}, "reasoning_effort"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": DEEP}}]},
+            "tools[0].function.parameters",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": DEEP}}},
+            "response_format.json_schema.schema",
+        ),
+        ({f"k{place}": 1 for place in range(200)}, "k0"),
+        ({"messages": CHAT["messages"] * 8193}, "messages"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_object", "json_schema": SCHEMA}}, "response_format.json_schema"),
@@ -295,3 +312,62 @@ def test_trace_asks_for_tokens():
     assert job.trace and not job.logprobs and job.payload["logprobs"] is True
     job = parse(msgspec.json.encode(COMPLETION | {"nexus": {"trace": True}}), CompletionRequest).to_job()
     assert job.trace and not job.logprobs and job.payload["logprobs"] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"1",
+        b'{"model": ',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"model": NaN}',
+        b'{"model": "\\ud800"}',
+        b'{"temperature": 1e999}',
+        b"\xef\xbb\xbf{}",
+        b'{"seed": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_a_body_that_is_no_json_object_is_refused_in_words(body):
+    """Also one that is nested without end."""
+    with pytest.raises(InvalidInput, match="JSON"):
+        parse(body, ChatRequest)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages":[' + b",".join([b"{}"] * 200_000) + b"]}",
+        b'{"messages":[{"role":"user","content":[' + b",".join([b'{"type":"text"}'] * 50_000) + b"]}]}",
+        b"{" + b",".join(b'"k%d":1' % i for i in range(100_000)) + b"}",
+        b'{"logit_bias":{' + b",".join(b'"%d":1' % i for i in range(100_000)) + b"}}",
+    ],
+    ids=["messages", "parts", "fields", "biases"],
+)
+def test_the_error_of_a_hostile_body_is_one_error(body, monkeypatch):
+    """Whatever is in it a hundred thousand times, no more than a few errors are made of it."""
+    seen = []
+
+    def explain(error):
+        seen.append(error.error_count())
+        return InvalidInput("x")
+
+    monkeypatch.setattr(common, "_explain", explain)
+    with pytest.raises(InvalidInput):
+        parse(body, ChatRequest)
+    assert sum(seen) < 200
+
+
+async def test_a_large_body_is_read_beside_the_event_loop():
+    """Others are served meanwhile."""
+    body = msgspec.json.encode(CHAT | {"messages": [{"role": "user", "content": "x" * 100}] * 8000})
+    assert len(body) > common.PARSED_AT_ONCE
+    reading = asyncio.create_task(common.read(body, ChatRequest))
+    turns = 0
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len((await reading).messages) == 8000 and turns > 3
