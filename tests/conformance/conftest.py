@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -12,13 +12,13 @@ from starlette.types import ASGIApp
 from support import played_vllm
 from support.defects import Spoiled
 
+from cloud.api.accounts.keys import SCOPES, Terms
+from cloud.api.accounts.money import Nano
 from cloud.api.app import create_app
 from cloud.api.coordinator import Coordinator, Served
 from cloud.api.server import uvicorn_config
 from cloud.api.settings import GatewaySettings, VerifierSettings
 from cloud.api.store.database import MEMORY
-
-KEY = "conformance-key-0123"
 
 
 @dataclass
@@ -27,12 +27,12 @@ class Judged:
 
     url: str
     spoiled: Spoiled
-    key: str = KEY
+    key: str
 
 
 @contextlib.contextmanager
-def running(config: uvicorn.Config) -> Iterator[str]:
-    """A server in a thread; gives its address."""
+def running(config: uvicorn.Config, then: Callable[[], Awaitable[None]] | None = None) -> Iterator[str]:
+    """A server in a thread, where `then` runs once it has started; gives its address."""
     server = uvicorn.Server(config)
     ready = threading.Event()
     startup = server.startup
@@ -40,6 +40,8 @@ def running(config: uvicorn.Config) -> Iterator[str]:
     async def startup_and_tell(sockets: object = None) -> None:
         try:
             await startup()
+            if then is not None:
+                await then()
         finally:
             ready.set()
 
@@ -61,21 +63,39 @@ class Attached(Coordinator):
         return Served(vocabulary=len(played_vllm.WORDS), tools=True, effort=False, sampler="played")
 
 
+TERMS = Terms(
+    name="conformance",
+    scopes=frozenset(SCOPES),
+    requests_per_minute=10**6,
+    tokens_per_minute=10**9,
+    concurrent_streams=100,
+    monthly_budget=Nano(10**15),
+)
+"""A key that may do everything and has limits that no test reaches."""
+
+
 @contextlib.contextmanager
 def gateway_before(engine: ASGIApp, folder: str) -> Iterator[Judged]:
-    """The real gateway, without nodes."""
+    """The real gateway with prices, without nodes, and a key of the kind that people get."""
     config = uvicorn.Config(engine, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     with running(config) as engine_url:
         settings = GatewaySettings(
             port=0,
-            api_keys=[KEY],
+            api_keys=["nx_key-of-the-settings"],
             verifiers=[VerifierSettings(url=engine_url, draft_ports=[f"ipc://{folder}/p-0"])],
             limits={"shutdown_s": 1},
+            prices={played_vllm.MODEL: {"prompt": "0.000001", "completion": "0.000003"}},
             database=MEMORY,
         )
-        spoiled = Spoiled(create_app(settings, Attached(settings.to_draft_ports())))
-        with running(uvicorn_config(spoiled, settings)) as url:
-            yield Judged(url + "/v1", spoiled)
+        gateway = create_app(settings, Attached(settings.to_draft_ports()))
+        spoiled = Spoiled(gateway)
+        secrets = []
+
+        async def give_key() -> None:
+            secrets.append((await gateway.state.accounts.create(TERMS)).secret)
+
+        with running(uvicorn_config(spoiled, settings), give_key) as url:
+            yield Judged(url + "/v1", spoiled, secrets[0])
 
 
 @pytest.fixture(scope="module")

@@ -33,10 +33,37 @@ HEADERS: dict[str, Json] = {
         "description": "Time until the answer began, milliseconds.",
         "schema": {**_STRING, "pattern": "^[0-9]+$"},
     },
+    "X-Nexus-Cost": {
+        "description": "What the answer cost, dollars; of a stream it is in `nexus.cost` of the last chunk.",
+        "schema": {**_STRING, "pattern": r"^[0-9]+(\.[0-9]+)?$"},
+    },
+    **{
+        f"X-RateLimit-{part}-{unit}": {
+            "description": f"{told} of {unit.lower()}, where the key has one.",
+            "schema": {**_STRING, "pattern": pattern},
+        }
+        for unit in ("Requests", "Tokens")
+        for part, told, pattern in (
+            ("Limit", "The limit", "^[0-9]+$"),
+            ("Remaining", "What remains of the limit", "^[0-9]+$"),
+            ("Reset", "Time until the whole limit is there again, such as `6m0s`,", "^[0-9.dhms]+$"),
+        )
+    },
     "Retry-After": {
         "description": "Seconds until a retry can help.",
         "required": True,
         "schema": {**_STRING, "pattern": "^[0-9]+$"},
+    },
+}
+REQUEST_HEADERS: dict[str, Json] = {
+    "X-Client-Request-Id": {
+        "description": "The caller's own name for the request; it comes back when it is at most 128 safe characters.",
+        "schema": _STRING,
+    },
+    "Idempotency-Key": {
+        "description": "A name for the request that makes it safe to send again: the same body gets the same answer, "
+        "another one is 409.",
+        "schema": {**_STRING, "pattern": "^[!-~]{1,255}$"},
     },
 }
 
@@ -85,13 +112,15 @@ def _operation(operation: Operation, names: dict[str, str]) -> Json:
         "summary": operation.summary,
         "description": operation.description,
     }
-    if not operation.key:
-        made["security"] = []
+    if operation.key != "needed":
+        made["security"] = [] if operation.key == "free" else [{}, {"key": []}]
     parameters = [
         {"name": name, "in": "path", "required": True, "description": told, "schema": {**_STRING, "minLength": 1}}
         for name, told in operation.path_parameters.items()
     ]
-    parameters += [{"name": name, "in": "header", "required": False, **HEADERS[name]} for name in operation.headers]
+    parameters += [
+        {"name": name, "in": "header", "required": False, **REQUEST_HEADERS[name]} for name in operation.headers
+    ]
     if parameters:
         made["parameters"] = parameters
     if operation.request is not None:
@@ -116,11 +145,7 @@ def _answer(told: Told) -> Json:
             content[JSON]["examples"] = dict(told.examples)
     if told.chunk is not None:
         content[EVENTS] = {
-            "schema": {
-                **_STRING,
-                "description": f"Server-sent events; the data of each is a `{told.chunk}`, an `Error`, or `[DONE]`.",
-            },
-            "x-event-schema": {"$ref": f"#/components/schemas/{told.chunk}"},
+            "schema": _event(told.chunk),
             "examples": {"stream": {"value": events(told.chunks)}},
         }
     headers = ("X-Request-Id", *told.headers)
@@ -128,6 +153,18 @@ def _answer(told: Told) -> Json:
         "description": told.description,
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
         "content": content,
+    }
+
+
+def _event(chunk: str) -> Json:
+    """One server-sent event; in OpenAPI 3.1 the schema of a stream is that of each event."""
+    payloads = [{"$ref": f"#/components/schemas/{name}"} for name in (chunk, "Error")]
+    content = {**_STRING, "contentMediaType": JSON, "contentSchema": {"anyOf": payloads}}
+    return {
+        "type": "object",
+        "description": f"Server-sent events; the data of each is a `{chunk}`, an `Error`, or `[DONE]`.",
+        "properties": {"data": {"anyOf": [{"type": "string", "const": "[DONE]"}, content]}},
+        "required": ["data"],
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -32,7 +32,7 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method at one address. `key` is none where no key is needed."""
+    """One method at one address."""
 
     method: str
     path: str
@@ -42,7 +42,8 @@ class Operation:
     description: str
     answers: Mapping[int, Told]
     errors: tuple[int, ...] = ()
-    key: bool = True
+    key: Literal["needed", "free", "depends"] = "needed"
+    """Whether an API key is needed; `depends`: on the settings."""
     request: type[BaseModel] | None = None
     requests: Mapping[str, Json] = field(default_factory=dict)
     path_parameters: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +51,10 @@ class Operation:
 
 
 _GENERATION = (*OF_A_BODY, *OF_A_KEY, 402, 404, 409, 429, 502, 503, *OF_ALL)
-_GENERATION_HEADERS = ("X-Client-Request-Id", "OpenAI-Processing-Ms")
+_LIMITS = tuple(
+    f"X-RateLimit-{part}-{unit}" for unit in ("Requests", "Tokens") for part in ("Limit", "Remaining", "Reset")
+)
+_GENERATION_HEADERS = ("X-Client-Request-Id", "OpenAI-Processing-Ms", "X-Nexus-Cost", *_LIMITS)
 _REQUEST_HEADERS = ("X-Client-Request-Id",)
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -160,7 +164,7 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Operation",
         summary="Whether the gateway can serve",
         description="For load balancers. `degraded`: some verifier or draft port is missing; it serves all the same.",
-        key=False,
+        key="free",
         answers={
             200: Told(description="It serves.", schema="Health", examples=examples.HEALTH),
             503: Told(description="It cannot.", schema="Health", examples=examples.UNHEALTHY),
@@ -174,6 +178,7 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Operation",
         summary="Metrics for Prometheus",
         description="Prometheus' text format. Needs a key when the gateway is open to the network.",
+        key="depends",
         answers={200: Told(description="The metrics.", text=True)},
         errors=(*OF_A_KEY, *OF_ALL),
     ),
@@ -184,7 +189,7 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Operation",
         summary="This document",
         description="The OpenAPI 3.1 description of this API.",
-        key=False,
+        key="free",
         answers={200: Told(description="The document.", schema="Document")},
         errors=OF_ALL,
     ),
