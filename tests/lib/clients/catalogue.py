@@ -51,4 +51,6 @@ CLIENTS = (
     Client("llama-index", "python", ("llama-index-llms-openai-like", "openai"), "llama_index_like.py"),
     Client("llm", "python", ("llm", "openai"), "llm_command.py"),
     Client("instructor", "python", ("instructor", "openai"), "instructor_models.py"),
+    Client("llm-comply", "python", ("llm-comply",), "llm_comply.py"),
+    Client("compatcanary", "node", ("compatcanary",), "compatcanary.mjs"),
 )
