@@ -82,7 +82,8 @@ class GenerationResponse(Response):
             if work.done():
                 await work
             else:
-                self._outcome = "left"
+                if self._outcome != "answered":
+                    self._outcome = "left"
                 self._backend.metrics.disconnects.inc()
         finally:
             for task in (work, gone):

@@ -16,6 +16,9 @@ from cloud.api.admission.desk import Desk
 from cloud.api.admission.gate import Gate
 from cloud.api.answer import Backend
 from cloud.api.coordinator import Coordinator
+from cloud.api.idempotency.memory import MemoryAnswers
+from cloud.api.idempotency.replays import Replays
+from cloud.api.idempotency.sql import SqlAnswers
 from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
@@ -69,6 +72,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
 
     gate = Gate(settings.admission.to_gate())
     desk = Desk(accounts.ledger, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
+    replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
     metrics.running.set_function(lambda: gate.requests)
     metrics.unrecorded.set_function(lambda: accounts.ledger.waiting)
@@ -83,6 +87,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
                 await database.open()
             stack.push_async_callback(accounts.stop)
             await accounts.start()
+            stack.push_async_callback(replays.stop)
+            await replays.start()
             stack.push_async_callback(coordinator.stop)
             await coordinator.start()
             yield
@@ -91,6 +97,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.backend = Backend(pool, coordinator, metrics, limits)
     app.state.accounts = accounts
     app.state.desk = desk
+    app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
     for router in (generate.router, models.router, probes.router, admin.router, openapi.router):

@@ -1,17 +1,23 @@
-"""One generation request from its admission to its end, while the caller may leave at any moment."""
+"""One generation request from its arrival to its end, while the caller may leave at any moment."""
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from cloud.api.accounts.charges import Used
 from cloud.api.accounts.keys import ApiKey
+from cloud.api.accounts.money import NOTHING
 from cloud.api.admission.desk import Desk
 from cloud.api.admission.ticket import Ask, Ticket
-from cloud.api.answer import Backend, GenerationResponse
+from cloud.api.answer import Backend, ClientStalled, GenerationResponse
+from cloud.api.idempotency.answers import Call, Kept
+from cloud.api.idempotency.recording import Recording, bounded, replay
+from cloud.api.idempotency.replays import Attempt, Replays
 from cloud.api.openai.job import Job
 from shared.errors import NexusError
 
@@ -23,49 +29,124 @@ class Order:
     job: Job
     key: ApiKey
     ask: Ask
+    call: Call
 
 
 class Exchange(Response):
-    """Waits for a place, then generates. Errors before the first byte are raised and get their own status."""
+    """Gives an answer again, or waits for a place and makes it. Errors before the first byte are raised and get their
+    own status.
+    """
 
-    def __init__(self, order: Order, backend: Backend, desk: Desk) -> None:
+    def __init__(self, order: Order, backend: Backend, desk: Desk, replays: Replays) -> None:
         super().__init__()
         self._order = order
         self._backend = backend
         self._desk = desk
+        self._replays = replays
+        self._ticket: Ticket | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_disconnected(receive))
-        admitting = asyncio.ensure_future(self._admit())
         try:
-            await asyncio.wait({gone, admitting}, return_when=asyncio.FIRST_COMPLETED)
+            self._desk.count(self._order.key)
+        except NexusError as error:
+            self._backend.metrics.refused.labels(error.code).inc()
+            raise
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            begun = await self._replays.begin(self._order.call)
+            match begun:
+                case Attempt():
+                    await self._attempt(begun, scope, gone, send)
+                case Recording():
+                    await self._follow(begun, gone, send)
+                case Kept(headers=headers, content=content):
+                    self._backend.metrics.replayed.labels("stored").inc()
+                    await _first(replay(headers, content or b"", self._bounded(send)), gone)
+                case None:
+                    await self._make(self._order, scope, lambda: asyncio.shield(gone), self._patient(send))
+        finally:
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+
+    async def _follow(self, recording: Recording, gone: asyncio.Future[None], send: Send) -> None:
+        self._backend.metrics.replayed.labels("followed").inc()
+        try:
+            await _first(recording.follow(self._bounded(send)), gone)
+        finally:
+            recording.leave()
+
+    async def _attempt(self, attempt: Attempt, scope: Scope, gone: asyncio.Future[None], send: Send) -> None:
+        """Make an answer that others may follow: it goes on until the last of them has left."""
+        recording = attempt.recording
+        here = True
+
+        def leave(_: object = None) -> None:
+            nonlocal here
+            if here:
+                here = False
+                recording.leave()
+
+        async def send_recorded(message: Message) -> None:
+            if recording.add(message):
+                await self._replays.finish(attempt)
+            recording.publish()
+            if here:
+                await send(message)
+
+        gone.add_done_callback(leave)
+        job = replace(self._order.job, seed=attempt.seed)
+        order = replace(self._order, job=job, ask=replace(self._order.ask, credit=attempt.credit))
+        send = self._patient(send)
+        try:
+            await self._make(order, scope, recording.deserted.wait, send_recorded)
+        except BaseException as error:
+            recording.fail(error if isinstance(error, Exception) else ClientStalled())
+            raise
+        finally:
+            leave()
+            charge = self._ticket.charge if self._ticket is not None else None
+            await self._replays.end(attempt, charge.cost if charge is not None else NOTHING)
+
+    async def _make(self, order: Order, scope: Scope, left: Callable[[], Awaitable[Any]], send: Send) -> None:
+        """Wait for a place and generate, until `left`."""
+        leaving = asyncio.ensure_future(_wait(left))
+        admitting = asyncio.ensure_future(self._admit(order))
+        try:
+            await asyncio.wait({leaving, admitting}, return_when=asyncio.FIRST_COMPLETED)
             if not admitting.done():
                 self._backend.metrics.disconnects.inc()
                 return
+            self._ticket = admitting.result()
 
             async def receive_end() -> Message:
-                await asyncio.shield(gone)
+                await asyncio.shield(leaving)
                 return {"type": "http.disconnect"}
 
-            response = GenerationResponse(self._order.job, self._backend, admitting.result())
-            await response(scope, receive_end, send)
+            await GenerationResponse(order.job, self._backend, self._ticket)(scope, receive_end, send)
         finally:
-            gone.cancel()
+            leaving.cancel()
             admitting.cancel()
-            await asyncio.gather(gone, admitting, return_exceptions=True)
+            await asyncio.gather(leaving, admitting, return_exceptions=True)
             if not admitting.cancelled() and admitting.exception() is None:
                 admitting.result().settle(Used(), "failed")  # changes nothing when the answer was settled
 
-    async def _admit(self) -> Ticket:
+    async def _admit(self, order: Order) -> Ticket:
         metrics = self._backend.metrics
         began = time.monotonic()
         try:
-            ticket = await self._desk.admit(self._order.key, self._order.ask)
+            ticket = await self._desk.admit(order.key, order.ask)
         except NexusError as error:
             metrics.refused.labels(error.code).inc()
             raise
         metrics.admission_s.observe(time.monotonic() - began)
         return ticket
+
+    def _patient(self, send: Send) -> Send:
+        """Streams look after stalled callers themselves, with each chunk."""
+        return send if self._order.job.stream else self._bounded(send)
+
+    def _bounded(self, send: Send) -> Send:
+        return bounded(send, self._backend.limits.stalled_client_s, ClientStalled)
 
 
 def with_default_privacy(job: Job, key: ApiKey) -> Job:
@@ -75,6 +156,22 @@ def with_default_privacy(job: Job, key: ApiKey) -> Job:
     if key.terms.privacy is None or job.policy.allow_nodes is not None:
         return job
     return replace(job, policy=replace(job.policy, allow_nodes=key.terms.privacy == "any"))
+
+
+async def _wait(left: Callable[[], Awaitable[Any]]) -> None:
+    await left()
+
+
+async def _first(work: Awaitable[None], gone: asyncio.Future[None]) -> None:
+    """Do `work` unless the caller leaves first. Raises what it raises."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _disconnected(receive: Receive) -> None:

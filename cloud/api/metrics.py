@@ -100,6 +100,9 @@ class Metrics:
         self.unrecorded = Gauge(
             "nexus_unrecorded_charges", "Charges that the database has not been told.", registry=registry
         )
+        self.replayed = Counter(
+            "nexus_replayed_answers", "Answers given again instead of being made again.", ["how"], registry=registry
+        )
         registry.register(_Broker(snapshot))
 
     def render(self) -> bytes:

@@ -12,6 +12,7 @@ from cloud.api.accounts.prices import Price
 from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
+from cloud.api.idempotency.settings import ReplaySettings
 from cloud.api.nodes.settings import NodeSettings
 from shared import paths
 from shared.errors import ConfigError
@@ -23,6 +24,7 @@ NO_KEY = (
 )
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
+_REPLAYS = ReplaySettings()
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -103,6 +105,18 @@ class AdmissionOptions(_Section):
         return GateSettings(**self.model_dump())
 
 
+class ReplayOptions(_Section):
+    """How long answers may be asked for again, and how much of them is kept."""
+
+    keep_s: Seconds = _REPLAYS.keep_s
+    retry_window_s: Annotated[float, Field(ge=0)] = _REPLAYS.retry_window_s
+    max_answer_bytes: Annotated[int, Field(ge=0)] = _REPLAYS.max_answer_bytes
+    max_total_bytes: Annotated[int, Field(ge=0)] = _REPLAYS.max_total_bytes
+
+    def to_replays(self) -> ReplaySettings:
+        return ReplaySettings(**self.model_dump())
+
+
 class BrokerOptions(_Section):
     """The part of the broker's settings that an operator changes."""
 
@@ -153,6 +167,7 @@ class GatewaySettings(BaseSettings):
     limits: Limits = Limits()
     prices: dict[str, PriceOptions] = {}
     admission: AdmissionOptions = AdmissionOptions()
+    replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
     log: LogSettings = LogSettings()
 

@@ -1,4 +1,4 @@
-"""Decides on every request: money first, then the key's limits, then a place; what is refused leaves no trace."""
+"""Decides on every request: its number, money, tokens and streams, then a place; who is refused holds nothing."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +37,10 @@ class Desk:
     def price(self, model: str) -> Price:
         return self._prices.get(model, FREE)
 
+    def count(self, key: ApiKey) -> None:
+        """Every request counts, whatever becomes of it. Raises `RateLimited`."""
+        self._meter(key).count(self._monotonic())
+
     async def admit(self, key: ApiKey, ask: Ask) -> Ticket:
         """Wait for a place. Raises `InsufficientQuota`, `RateLimited`, `InvalidInput` (more choices than the key may
         ever have) or `Unavailable`.
@@ -48,7 +52,7 @@ class Desk:
             try:
                 await self.gate.enter(key.id, ask.choices, estimate)
             except BaseException:
-                meter.undo(ask.choices, estimate, self._monotonic())
+                meter.leave(ask.choices, estimate, 0, self._monotonic())
                 raise
         except BaseException:
             self._ledger.release(hold)

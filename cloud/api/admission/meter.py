@@ -19,28 +19,28 @@ class Meter:
         self._tokens = _bucket(terms.tokens_per_minute, now)
         self.streams = 0
 
+    def count(self, now: float) -> None:
+        """One more request, or `RateLimited`."""
+        if self._requests is not None:
+            _check(self._requests, 1, "requests", now)
+            self._requests.take(1, now)
+
     def take(self, streams: int, tokens: int, now: float) -> None:
-        """Count a request in, or raise `RateLimited` and count nothing."""
+        """Let a request's choices and tokens in, or raise `RateLimited` and count nothing."""
         if self._most_streams is not None and streams > self._most_streams:
             raise InvalidInput(
                 f"`n` is {streams}, but this key may have {self._most_streams} choices generated at once.", param="n"
             )
-        waits = [(bucket.wait_s(amount, now), word) for bucket, amount, word in self._wanted(tokens)]
-        if waits and (wait := max(waits))[0] > 0:
-            limit = self._requests if wait[1] == "requests" else self._tokens
-            assert limit is not None
-            raise RateLimited(
-                f"This key may use {limit.per_minute} {wait[1]} a minute. Try again in {duration(wait[0])}.",
-                retry_after_s=wait[0],
-            )
+        if self._tokens is not None:
+            _check(self._tokens, tokens, "tokens", now)
         if self._most_streams is not None and self.streams + streams > self._most_streams:
             raise RateLimited(
                 f"This key may have {self._most_streams} choices generated at once, and has {self.streams}. "
                 "Try again when one has ended.",
                 retry_after_s=BUSY_RETRY_S,
             )
-        for bucket, amount, _ in self._wanted(tokens):
-            bucket.take(amount, now)
+        if self._tokens is not None:
+            self._tokens.take(tokens, now)
         self.streams += streams
 
     def leave(self, streams: int, estimated: int, used: int, now: float) -> None:
@@ -48,12 +48,6 @@ class Meter:
         self.streams -= streams
         if self._tokens is not None:
             self._tokens.take(used - estimated, now)
-
-    def undo(self, streams: int, estimated: int, now: float) -> None:
-        """A request was turned away by others: as if it had not come."""
-        self.leave(streams, estimated, 0, now)
-        if self._requests is not None:
-            self._requests.take(-1, now)
 
     def headers(self, now: float) -> list[tuple[bytes, bytes]]:
         """`x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, for the limits that there are."""
@@ -68,9 +62,13 @@ class Meter:
                 headers += [(f"x-ratelimit-{name}-{word}".encode(), value.encode()) for name, value in values]
         return headers
 
-    def _wanted(self, tokens: int) -> list[tuple[Bucket, int, str]]:
-        wanted = ((self._requests, 1, "requests"), (self._tokens, tokens, "tokens"))
-        return [(bucket, amount, word) for bucket, amount, word in wanted if bucket is not None]
+
+def _check(bucket: Bucket, amount: int, word: str, now: float) -> None:
+    if (wait_s := bucket.wait_s(amount, now)) > 0:
+        raise RateLimited(
+            f"This key may use {bucket.per_minute} {word} a minute. Try again in {duration(wait_s)}.",
+            retry_after_s=wait_s,
+        )
 
 
 def _bucket(limit: int | None, now: float) -> Bucket | None:

@@ -6,7 +6,7 @@ ahead of the other by more than the cost of one request of each. Pure: no clock,
 
 import heapq
 import itertools
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -30,7 +30,7 @@ class FairQueue(Generic[T]):
     """First in, first out for each key."""
 
     def __init__(self) -> None:
-        self._queues: dict[Hashable, deque[Entry[T]]] = {}
+        self._queues: dict[Hashable, OrderedDict[Entry[T], None]] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
         """Virtual start of each waiting key's first entry, order of arrival, key."""
         self._finish: dict[Hashable, int] = {}
@@ -52,9 +52,9 @@ class FairQueue(Generic[T]):
         self.cost += entry.cost
         self._costs[key] = self._costs.get(key, 0) + entry.cost
         if key in self._queues:
-            self._queues[key].append(entry)
+            self._queues[key][entry] = None
         else:
-            self._queues[key] = deque((entry,))
+            self._queues[key] = OrderedDict({entry: None})
             self._enter(key, max(self._virtual, self._finish.get(key, 0)))
         return entry
 
@@ -62,11 +62,8 @@ class FairQueue(Generic[T]):
         """The next to go."""
         while self._heap:
             key = self._heap[0][2]
-            queue = self._queues[key]
-            while queue and not queue[0].waiting:
-                queue.popleft()
-            if queue:
-                return queue[0]
+            if queue := self._queues[key]:
+                return next(iter(queue))
             heapq.heappop(self._heap)
             del self._queues[key]
         return None
@@ -79,10 +76,8 @@ class FairQueue(Generic[T]):
         start, _, key = heapq.heappop(self._heap)
         self._virtual = start
         self._finish[key] = start + entry.cost
-        queue = self._queues[key]
-        queue.popleft()
         self._forget(entry)
-        if queue:
+        if self._queues[key]:
             self._enter(key, self._finish[key])
         else:
             del self._queues[key]
@@ -95,7 +90,7 @@ class FairQueue(Generic[T]):
         if not self._costs:
             return None
         key = max(self._costs, key=self._costs.__getitem__)
-        return next(entry for entry in reversed(self._queues[key]) if entry.waiting)
+        return next(reversed(self._queues[key]))
 
     def remove(self, entry: Entry[T]) -> None:
         """It has left without being served, which costs its key nothing. A second time changes nothing."""
@@ -107,6 +102,7 @@ class FairQueue(Generic[T]):
 
     def _forget(self, entry: Entry[T]) -> None:
         entry.waiting = False
+        del self._queues[entry.key][entry]
         self._length -= 1
         self.cost -= entry.cost
         self._costs[entry.key] -= entry.cost

@@ -157,7 +157,8 @@ def test_every_setting_is_documented():
     settings = GatewaySettings(api_keys=[KEY])
     values = {re.sub(r"\[\d+\]", "[]", name): value for name, value in flatten(settings)}
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `([\w.\[\]]+)` \| `?([^|`]+)`?(?:, `-0`| in the Nexus data folder)? \|", text, re.MULTILINE))
+    row = r"^\| `([\w.\[\]]+)` \| `?([^|`]+)`?(?:, `-0`| in the Nexus data folder)? \|"
+    rows = dict(re.findall(row, text, re.MULTILINE))
     assert set(values) | {"verifiers"} == set(rows)
     for name, default in rows.items():
         if name not in ("verifiers", "verifiers[].draft_ports", "api_keys", "node_keys", "database"):

@@ -83,13 +83,13 @@ async def test_outcomes(desk):
 async def test_nothing_is_begun_that_the_budget_cannot_pay(desk, ledger):
     """402 from the worst case, before anything is counted; a smaller request still fits."""
     worst = (40 + TEMPLATE_TOKENS) * 1000 + 10 * 2000
-    poor = key(monthly_budget=Nano(worst), requests_per_minute=10)
+    poor = key(monthly_budget=Nano(worst), tokens_per_minute=100)
     with pytest.raises(InsufficientQuota):
         await desk.admit(poor, ask(output_limit=11))
     with pytest.raises(InsufficientQuota):
         await desk.admit(poor, ask(output_limit=None))
     ticket = await desk.admit(poor, ask())
-    assert dict(desk.headers(poor))[b"x-ratelimit-remaining-requests"] == b"9"
+    assert dict(desk.headers(poor))[b"x-ratelimit-remaining-tokens"] == b"80"
     with pytest.raises(InsufficientQuota):
         await desk.admit(poor, ask())
     ticket.settle(Used(), "answered")
@@ -99,22 +99,32 @@ async def test_nothing_is_begun_that_the_budget_cannot_pay(desk, ledger):
 
 async def test_refusals_leave_no_trace(desk, ledger):
     """After 429 and 503, budget, limits and places are as before."""
-    limited = key(monthly_budget=Nano(10**9), requests_per_minute=3, concurrent_streams=2)
+    limited = key(monthly_budget=Nano(10**9), tokens_per_minute=300, concurrent_streams=2)
     running = await desk.admit(limited, ask(choices=2))
     with pytest.raises(RateLimited):
         await desk.admit(limited, ask())
     with pytest.raises(Unavailable):
-        await desk.admit(key("key_b", requests_per_minute=1), ask())
-    assert dict(desk.headers(key("key_b")))[b"x-ratelimit-remaining-requests"] == b"1"
-    assert dict(desk.headers(limited))[b"x-ratelimit-remaining-requests"] == b"2"
+        await desk.admit(key("key_b", tokens_per_minute=100), ask())
+    assert dict(desk.headers(key("key_b")))[b"x-ratelimit-remaining-tokens"] == b"100"
+    assert dict(desk.headers(limited))[b"x-ratelimit-remaining-tokens"] == b"270"
     running.settle(Used(), "failed")
     other = await desk.admit(limited, ask(choices=2))
     assert ledger._held == {limited.id: other._hold.amount} and desk.gate.requests == 1
 
 
+async def test_every_request_counts(desk):
+    """Also one that is refused later, or answered from what is kept."""
+    limited = key(requests_per_minute=2)
+    desk.count(limited)
+    desk.count(limited)
+    with pytest.raises(RateLimited):
+        desk.count(limited)
+    assert dict(desk.headers(limited))[b"x-ratelimit-remaining-requests"] == b"0"
+
+
 async def test_gone_while_waiting(desk, ledger):
     """A caller who leaves the queue takes everything along."""
-    limited = key(monthly_budget=Nano(10**9), requests_per_minute=3)
+    limited = key(monthly_budget=Nano(10**9), tokens_per_minute=300)
     running = await desk.admit(key("key_b"), ask(choices=2))
     task = asyncio.create_task(desk.admit(limited, ask()))
     await asyncio.sleep(0)

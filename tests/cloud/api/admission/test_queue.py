@@ -69,6 +69,16 @@ def test_the_greediest_goes_first_when_there_are_too_many():
     assert queue.greediest().item == "a1"
 
 
+def test_a_flood_that_is_sent_away_leaves_nothing_behind():
+    """A key whose requests come and go while its first one waits costs neither memory nor time."""
+    queue = FairQueue()
+    queue.push("a", 1, "first")
+    for number in range(100_000):
+        queue.push("a", 1, number)
+        queue.remove(queue.greediest())
+    assert len(queue._queues["a"]) == len(queue) == 1
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Against a plain list: nothing is lost or served twice, each key first in, first out."""
 

@@ -67,21 +67,23 @@ def upgrade() -> None:
         sa.Column("id", sa.String(40), nullable=False),
         sa.Column("fingerprint", sa.LargeBinary(32), nullable=False),
         sa.Column("claim", sa.LargeBinary(32)),
-        sa.Column("body", sa.LargeBinary(32), nullable=False),
         sa.Column("state", sa.String(10), nullable=False),
         sa.Column("owner", sa.String(40), nullable=False),
         sa.Column("lease_until", sa.BigInteger(), nullable=False),
         sa.Column("ended_at", sa.BigInteger()),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
-        sa.Column("seed", sa.BigInteger()),
+        sa.Column("retries", sa.Integer(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("billed", sa.BigInteger(), nullable=False),
-        sa.Column("headers", sa.Text()),
-        sa.Column("content", sa.LargeBinary()),
         sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("headers", sa.Text(), nullable=False),
+        sa.Column("content", sa.LargeBinary()),
         sa.PrimaryKeyConstraint("id", name="pk_answers"),
         sa.UniqueConstraint("claim", name="uq_answers_claim"),
     )
     op.create_index("ix_answers_fingerprint", "answers", ["fingerprint"])
+    op.create_index("ix_answers_ended_at_size", "answers", ["ended_at", "size"])
     op.create_index("ix_answers_expires_at", "answers", ["expires_at"])
 
 
