@@ -1,5 +1,6 @@
 """A case of the suite, what it says about a server, and the list of all cases."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -78,14 +79,20 @@ class Findings:
             self.faults += [("strict", each) for each in problems(name, value)]
 
     def ok(self, answer: "Answer") -> "Answer":
-        """The case needs an answer with status 200."""
+        """The case needs an answer with status 200, which holds what was asked for."""
         self.need(answer.status == 200, f"status {answer.status} instead of 200: {answer.message()}")
+        self.need(answer.answers(), f"an answer without {answer.asked}: {answer.text[:80]!r}")
         return answer
 
-    def offered(self, answer: "Answer", parameter: str) -> "Answer":
-        """As `ok`, for what a server may refuse: a 400 or 404 that names `parameter` says that it is not offered."""
-        if answer.status in (400, 404, 422, 501) and parameter in f"{answer.param()} {answer.message()}":
-            raise NotOffered(answer.message())
+    def offered(self, answer: "Answer", *names: str) -> "Answer":
+        """As `ok`, for what a server may refuse: an error that names one of the parameters `names` says that it is not
+        offered, and so does a 404 for the whole of `/completions`."""
+        if answer.status in (400, 404, 422, 501):
+            told = f"{answer.param() or ''} {answer.message()}"
+            if any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", told) for name in names):
+                raise NotOffered(answer.message())
+            if answer.status == 404 and names == ("completions",) and answer.code() != "model_not_found":
+                raise NotOffered("404")
         return self.ok(answer)
 
     def error(

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx2
@@ -21,11 +21,12 @@ PATHS: dict[Kind, str] = {"chat": "/chat/completions", "completion": "/completio
 
 @dataclass
 class Answer:
-    """One whole HTTP answer. `json` is none when the body is no JSON."""
+    """One whole HTTP answer. `json` is none when the body is no JSON; `asked` says what a good one would hold."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    asked: Literal["anything", "choices", "events"] = "anything"
     json: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +62,19 @@ class Answer:
     def choices(self) -> list[Json]:
         choices = self.json.get("choices") if isinstance(self.json, dict) else None
         return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+
+    def answers(self) -> bool:
+        """Whether it holds at all what was asked for: a message or a text in each choice, or a stream."""
+        match self.asked:
+            case "anything":
+                return True
+            case "events":
+                return self.type == "text/event-stream"
+            case "choices":
+                found = self.choices()
+                return bool(found) and all(
+                    isinstance(each.get("message"), dict) or isinstance(each.get("text"), str) for each in found
+                )
 
     def choice(self, index: int = 0) -> Json:
         return next((each for each in self.choices() if each.get("index") == index), {})
@@ -134,7 +148,9 @@ class Target:
         return {name: value for name, value in {**body, **changes}.items() if value is not ...}
 
     async def ask(self, kind: Kind = "chat", /, *, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
-        return await self.send("POST", PATHS[kind], json.dumps(self.body(kind, **changes)).encode(), headers)
+        answer = await self.send("POST", PATHS[kind], json.dumps(self.body(kind, **changes)).encode(), headers)
+        answer.asked = "events" if changes.get("stream") is True else "choices"
+        return answer
 
     async def kept(self, kind: Kind = "chat", /, **changes: Any) -> Answer:
         """As `ask`, but an answer that was had before is given again."""
@@ -168,15 +184,17 @@ class Target:
         """Announce a body of `length` bytes and send none; none when no answer comes in time or the server hangs up.
         By a bare socket, because an HTTP client sends what it announces."""
         parts = urlsplit(self.url)
-        reader, writer = await asyncio.open_connection(
-            parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), ssl=parts.scheme == "https" or None
-        )
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        lines = [f"POST {parts.path}{PATHS['chat']} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
+        lines += ["Content-Type: application/json", f"Content-Length: {length}"]
+        lines += [f"Authorization: Bearer {self.key}"] if self.key else []
+        writer = None
         try:
-            lines = [f"POST {parts.path}{PATHS['chat']} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
-            lines += ["Content-Type: application/json", f"Content-Length: {length}"]
-            lines += [f"Authorization: Bearer {self.key}"] if self.key else []
-            writer.write("\r\n".join([*lines, "", ""]).encode())
             async with asyncio.timeout(wait_s):
+                reader, writer = await asyncio.open_connection(
+                    parts.hostname, port, ssl=parts.scheme == "https" or None
+                )
+                writer.write("\r\n".join([*lines, "", ""]).encode())
                 head, _, body = (await reader.read(1 << 20)).partition(b"\r\n\r\n")
                 size = next((v for n, v in _headers(head).items() if n == "content-length"), "0")
                 while len(body) < int(size) and (more := await reader.read(1 << 20)):
@@ -185,9 +203,10 @@ class Target:
         except (TimeoutError, OSError, IndexError, ValueError):
             return None
         finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
+            if writer is not None:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
 
 
 def _headers(head: bytes) -> dict[str, str]:

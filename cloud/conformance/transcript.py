@@ -178,7 +178,11 @@ class Transcript:
             yield Fault(
                 "strict", "finish", f"choice {index}: a chunk lacks finish_reason, which is null before the end"
             )
-        if self.kind == "completion" or not parts:
+        if self.kind == "completion":
+            return
+        if not parts:
+            if whole:
+                yield Fault("compatible", "role", f"choice {index} has no chunk")
             return
         roles = [place for place, part in enumerate(parts) if _delta(part).get("role")]
         if not roles or roles[0] != 0:

@@ -6,6 +6,9 @@ from cloud.conformance.case import Findings, case
 from cloud.conformance.target import LENGTH, PROMPT, Answer, Target
 from cloud.conformance.transcript import Kind
 
+EARLIEST, LATEST = 1_500_000_000, 10_000_000_000
+"""Times in seconds lie between; milliseconds do not."""
+
 
 def check_usage(see: Findings, answer: Answer, limit: int = LENGTH) -> None:
     """The identities of usage; `limit` is the most output tokens of all choices together."""
@@ -33,6 +36,10 @@ async def chat_schema(target: Target, see: Findings) -> None:
     see.must(answer.type == "application/json", f"content type {answer.type!r}")
     see.must(answer.said(), "the answer is empty")
     see.strictly(answer.json.get("model") == target.model, f"`model` is {answer.json.get('model')!r}")
+    created = answer.json.get("created")
+    see.strictly(
+        isinstance(created, int) and EARLIEST < created < LATEST, f"`created` is {created!r}, no time in seconds"
+    )
     see.note(repr(answer.said()[:60]))
 
 
@@ -145,7 +152,7 @@ async def completion_missing(target: Target, see: Findings) -> None:
 
 async def whole_and_streamed(target: Target, see: Findings, kind: Kind, **changes: Any) -> None:
     """The streamed answer is the whole one in pieces: text, finish reason and usage."""
-    whole = see.offered(await target.kept(kind, **changes), f"{kind}s")
+    whole = see.offered(await target.kept(kind, **changes), "completions" if kind == "completion" else "messages")
     answer, stream = await target.stream(kind, stream_options={"include_usage": True}, **changes)
     see.ok(answer)
     for index in range(changes.get("n", 1)):

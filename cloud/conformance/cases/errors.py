@@ -76,6 +76,15 @@ async def wrong_type(target: Target, see: Findings) -> None:
         see.error(await target.ask(**{name: value}), 400, 422, param=name, served=name == "n")
 
 
+@case("errors.messages")
+async def messages(target: Target, see: Findings) -> None:
+    """Messages that are none, of a role that does not exist, or without content are 400."""
+    for wrong in ([], [{"role": "alien", "content": "hi"}], [{"role": "user"}], ["hi"], [{"content": "hi"}]):
+        answer = await target.ask(messages=wrong)
+        see.error(answer, 400, 422)
+        see.strictly(str(answer.param()).startswith("messages"), f"`param` is {answer.param()!r}")
+
+
 @case("errors.out_of_range")
 async def out_of_range(target: Target, see: Findings) -> None:
     """A number outside its range is 400 and its field named in `param`."""

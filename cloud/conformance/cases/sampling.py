@@ -14,6 +14,7 @@ Json = dict[str, Any]
 async def repeats(target: Target, see: Findings) -> None:
     """The same seed gives the same answer."""
     texts = {see.offered(await target.ask(temperature=1, seed=7), "seed").said() for _ in range(3)}
+    see.must(all(texts), "an answer is empty")
     see.strictly(len(texts) == 1, f"{len(texts)} answers with one seed")
 
 
@@ -83,6 +84,11 @@ async def logprobs_count(target: Target, see: Findings) -> None:
     values = [each.get("logprob") for entry in entries for each in (entry, *(entry.get("top_logprobs") or ()))]
     good = all(isinstance(value, int | float) and math.isfinite(value) and value <= 0 for value in values)
     see.must(good, "a log probability is no finite number of at most 0")
+    if good:
+        ranks = [[each["logprob"] for each in entry.get("top_logprobs") or ()] for entry in entries]
+        see.strictly(
+            all(rank == sorted(rank, reverse=True) for rank in ranks), "alternatives are not the likeliest first"
+        )
     see.note(f"{len(entries)} entries")
 
 

@@ -50,6 +50,18 @@ async def earliest(target: Target, see: Findings) -> None:
     _cut(see, see.ok(await target.ask(stop=stops)), text, *stops)
 
 
+@case("stop.at_once")
+async def at_once(target: Target, see: Findings) -> None:
+    """A stop string at the very beginning leaves an empty answer, streamed too."""
+    text = await _known(target, see)
+    answer = see.ok(await target.ask(stop=[text[:4]]))
+    see.must(not answer.said() and answer.finish() == "stop", f"{answer.said()!r:.40}, {answer.finish()!r}")
+    streamed, stream = await target.stream(stop=[text[:4]])
+    see.ok(streamed)
+    see.must(not stream.text() and stream.finish() == "stop", f"streamed {stream.text()!r:.40}, {stream.finish()!r}")
+    see.stream(stream.faults())
+
+
 @case("stop.absent")
 async def absent(target: Target, see: Findings) -> None:
     """A stop string that never comes changes nothing."""

@@ -1,5 +1,6 @@
 """Streams: each rule for itself, on streams of both endpoints and of several choices."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,11 +10,15 @@ from cloud.conformance.target import Target
 from cloud.conformance.transcript import Kind, Rule, Transcript
 
 SCRIPTS = "Repeat exactly: 👩‍💻🏳️‍🌈 日本語の文章 தமிழ் é नमस्ते 한국어"
+LIVE_TOKENS = 64
+LIVE_S = 0.5
+"""An answer that takes less than this tells nothing about when its pieces were sent."""
 _USAGE = {"include_usage": True}
 _PLAIN: tuple[Kind, dict[str, Any]] = ("chat", {})
 _ALL: tuple[tuple[Kind, dict[str, Any]], ...] = (
     _PLAIN,
     ("chat", {"stream_options": _USAGE}),
+    ("chat", {"stream_options": {"include_usage": False}}),
     ("chat", {"n": 2}),
     ("completion", {}),
     ("completion", {"stream_options": _USAGE}),
@@ -39,6 +44,7 @@ async def _streams(target: Target, see: Findings, requests: Iterable[tuple[Kind,
 async def _rule(target: Target, see: Findings, *rules: Rule) -> None:
     streams = await _streams(target, see, _ALL)
     for stream in streams:
+        see.must(stream.chunks, "a stream without a chunk")
         see.stream(fault for fault in stream.faults() if fault.rule in rules)
     see.note(f"{len(streams)} streams, {sum(len(stream.chunks) for stream in streams)} chunks")
 
@@ -57,8 +63,11 @@ async def schema(target: Target, see: Findings) -> None:
 
 @case("stream.head")
 async def head(target: Target, see: Findings) -> None:
-    """`id`, `created` and `model` are the same in all chunks of a stream."""
+    """`id`, `created` and `model` are the same in all chunks of a stream, and the model is the one asked for."""
     await _rule(target, see, "head")
+    _, stream = await target.stream()
+    named = {str(chunk.get("model")) for chunk in stream.chunks}
+    see.strictly(named <= {target.model}, f"`model` is {sorted(named)}")
 
 
 @case("stream.role")
@@ -128,3 +137,22 @@ async def one_token(target: Target, see: Findings) -> None:
     see.must(stream.finish() == "length", f"finish_reason {stream.finish()!r}")
     used = (stream.usage() or {}).get("completion_tokens")
     see.must(used == 1, f"{used} tokens")
+
+
+@case("stream.live")
+async def live(target: Target, see: Findings) -> None:
+    """Pieces are sent as they are made, not all at the end."""
+    began = time.monotonic()
+    first: float | None = None
+    async with target.leaving(stream=True, max_tokens=LIVE_TOKENS) as blocks:
+        async for block in blocks:
+            if first is None and b"data:" in block:
+                first = time.monotonic() - began
+    took = time.monotonic() - began
+    see.need(first is not None, "nothing was streamed")
+    assert first is not None
+    if took < LIVE_S:
+        see.note(f"all of it took {took:.2f} s: too fast to tell")
+        return
+    see.strictly(first < took / 2, f"the first piece came after {first:.2f} s of {took:.2f} s")
+    see.note(f"the first piece came after {first:.2f} s of {took:.2f} s")

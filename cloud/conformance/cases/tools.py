@@ -23,6 +23,8 @@ WEATHER: Json = {
 TIME: Json = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object", "properties": {}}}}
 QUESTION: list[Json] = [{"role": "user", "content": "What is the weather in Paris?"}]
 FORCED: Json = {"type": "function", "function": {"name": "get_weather"}}
+NAMES = ("tools", "tool_choice")
+"""Parameters that a server without tools names."""
 ASKED: Json = {"messages": QUESTION, "tools": [WEATHER], "tool_choice": FORCED, "max_tokens": LONG}
 
 
@@ -45,7 +47,7 @@ def _check_call(see: Findings, name: Any, arguments: Any) -> None:
 @case("tools.forced")
 async def forced(target: Target, see: Findings) -> None:
     """A call that is asked for by name comes as `tool_calls`, with an id and JSON arguments."""
-    answer = see.offered(await target.kept(**ASKED), "tool")
+    answer = see.offered(await target.kept(**ASKED), *NAMES)
     see.schema("ChatCompletion", answer.json)
     calls = _calls(answer)
     see.need(len(calls) == 1, f"{len(calls)} calls")
@@ -58,10 +60,23 @@ async def forced(target: Target, see: Findings) -> None:
 @case("tools.required")
 async def required(target: Target, see: Findings) -> None:
     """`tool_choice: "required"` gives a call of one of the tools and ends with `tool_calls`."""
-    answer = see.offered(await target.ask(**ASKED | {"tools": [WEATHER, TIME], "tool_choice": "required"}), "tool")
+    answer = see.offered(
+        await target.ask(**ASKED | {"tools": [WEATHER, TIME], "tool_choice": "required"}), "tools", "tool_choice"
+    )
     names = [(call.get("function") or {}).get("name") for call in _calls(answer)]
     see.must(names and set(names) <= {"get_weather", "get_time"}, f"calls of {names}")
     see.must(answer.finish() == "tool_calls", f"finish_reason {answer.finish()!r}")
+
+
+@case("tools.one")
+async def one(target: Target, see: Findings) -> None:
+    """With `parallel_tool_calls: false` there is one call; ids of calls differ between answers."""
+    asked = ASKED | {"tools": [WEATHER, TIME], "tool_choice": "required", "parallel_tool_calls": False}
+    answers = [see.offered(await target.ask(**asked), *NAMES) for _ in range(2)]
+    counts = [len(_calls(answer)) for answer in answers]
+    see.must(counts == [1, 1], f"{counts} calls")
+    ids = {call.get("id") for answer in answers for call in _calls(answer)}
+    see.strictly(len(ids) == 2, f"both calls have the id {sorted(map(str, ids))}")
 
 
 def _joined(stream: Transcript) -> tuple[str, str]:
@@ -79,7 +94,7 @@ def _joined(stream: Transcript) -> tuple[str, str]:
 @case("tools.streamed")
 async def streamed(target: Target, see: Findings) -> None:
     """A streamed call: id and name once, arguments in pieces, absent keys omitted, no empty list."""
-    whole = see.offered(await target.kept(**ASKED), "tool")
+    whole = see.offered(await target.kept(**ASKED), *NAMES)
     answer, stream = await target.stream(**ASKED)
     see.ok(answer)
     see.stream(stream.faults())
@@ -93,7 +108,7 @@ async def streamed(target: Target, see: Findings) -> None:
 @case("tools.none")
 async def none(target: Target, see: Findings) -> None:
     """With `tool_choice: "none"` there is no call."""
-    answer = see.offered(await target.ask(**ASKED | {"tool_choice": "none", "max_tokens": 16}), "tool")
+    answer = see.offered(await target.ask(**ASKED | {"tool_choice": "none", "max_tokens": 16}), *NAMES)
     see.must(not _calls(answer), "there is a call")
     message = answer.choice().get("message") or {}
     see.strictly("tool_calls" not in message, "`tool_calls` is there without a call")
@@ -103,7 +118,7 @@ async def none(target: Target, see: Findings) -> None:
 @case("tools.conversation")
 async def conversation(target: Target, see: Findings) -> None:
     """A call and its result may be sent back as messages."""
-    see.offered(await target.kept(**ASKED), "tool")
+    see.offered(await target.kept(**ASKED), *NAMES)
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
     messages = [
         *QUESTION,
@@ -116,7 +131,7 @@ async def conversation(target: Target, see: Findings) -> None:
 @case("tools.unknown")
 async def unknown(target: Target, see: Findings) -> None:
     """A `tool_choice` that names no given tool is 400, and so is a tool without a name."""
-    see.offered(await target.kept(**ASKED), "tool")
+    see.offered(await target.kept(**ASKED), *NAMES)
     choice = {"type": "function", "function": {"name": "no_such_tool"}}
     see.error(await target.ask(**ASKED | {"tool_choice": choice}), 400, 422, param="tool_choice")
     see.error(await target.ask(**ASKED | {"tools": [{"type": "function", "function": {}}]}), 400, 422)

@@ -27,6 +27,8 @@ class Defect:
     """The `error` object of an error; what it returns is the whole body."""
     raw: Callable[[str, Raw], Raw] | None = None
     """("GET /v1/models", (status, headers, body)), after all others."""
+    instead: Raw | None = None
+    """This for every request, without asking the server."""
     deaf: bool = False
     """Does not notice that a caller left."""
     echo: bool = False
@@ -45,6 +47,11 @@ class Spoiled:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or (defect := self.defect) is None:
             await self._app(scope, receive, send)
+        elif defect.instead is not None:
+            status, headers, body = defect.instead
+            out = [(name.encode(), value.encode()) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": status, "headers": out})
+            await send({"type": "http.response.body", "body": body})
         elif defect.deaf:
             await self._deaf(scope, receive, send)
         else:

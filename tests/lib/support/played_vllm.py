@@ -6,6 +6,7 @@ It speaks the part of vLLM 0.32's HTTP interface that the gateway uses. Run as a
 import asyncio
 import json
 import random
+import secrets
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -172,7 +173,7 @@ def _delta(tool: Any, piece: str, *, first: bool) -> dict[str, Any]:
         return {"content": piece}
     call: dict[str, Any] = {"index": 0, "function": {"arguments": piece}}
     if first:
-        call |= {"id": "chatcmpl-tool-0", "type": "function"}
+        call |= {"id": f"chatcmpl-tool-{secrets.token_hex(8)}", "type": "function"}
         call["function"] = {"name": tool["function"]["name"], "arguments": piece}
     return {"tool_calls": [call]}
 

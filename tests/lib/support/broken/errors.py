@@ -40,6 +40,15 @@ ERRORS: list[Broken] = [
     ("errors.wrong_type", STRICT, "true is a number", ask_by(lambda given: {**given, "n": int(given.get("n", 1))})),
     ("errors.out_of_range", STRICT, "clamped", Defect(request=forced(top_p=1))),
     ("errors.out_of_range", COMPATIBLE, "n is clamped", Defect(request=forced(n=1))),
+    ("errors.messages", STRICT, "not named", error(param="body")),
+    (
+        "errors.messages",
+        COMPATIBLE,
+        "an unknown role is a user",
+        ask_by(
+            lambda g: {**g, "messages": [{"content": "x", **m, "role": "user"} for m in g["messages"] if m != "hi"]}
+        ),
+    ),
     ("errors.unknown_field", STRICT, "ignored", Defect(request=without("no_such_field"))),
     ("errors.unknown_field", STRICT, "not named", error(param=None)),
     ("errors.null_is_absent", COMPATIBLE, "null is a value", ask_by(lambda g: {**g, "stop": g.get("stop", "x") or ""})),

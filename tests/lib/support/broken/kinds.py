@@ -167,6 +167,11 @@ def everywhere(found: list[Any]) -> list[Any]:
     )
 
 
+def usage_anyway(given: Json) -> Json:
+    """`include_usage: false` is taken for true."""
+    return {**given, "stream_options": {"include_usage": True}} if "stream_options" in given else given
+
+
 def entries(change: Any) -> Defect:
     """`change(entries)` in place of the log probabilities of a whole chat answer."""
 
@@ -200,6 +205,22 @@ def call(**changes: Any) -> Defect:
         return answer
 
     return Defect(answer=each)
+
+
+def _calls(change: Any) -> Defect:
+    """`change(calls)` in place of the calls of a whole answer."""
+
+    def each(given: Json, answer: Json) -> Json:
+        for one in answer["choices"]:
+            if one["message"].get("tool_calls"):
+                one["message"]["tool_calls"] = change(one["message"]["tool_calls"])
+        return answer
+
+    return Defect(answer=each)
+
+
+twice = _calls(lambda found: found + [{**each, "id": "call_2"} for each in found])
+same_id = _calls(lambda found: [{**each, "id": "call_1"} for each in found])
 
 
 def calls(change: Any) -> Defect:

@@ -14,8 +14,10 @@ from support.broken.kinds import (
     lists,
     message,
     part,
+    same_id,
     same_text,
     swapped,
+    twice,
     usage,
 )
 from support.defects import Defect, forced, patched, without
@@ -56,6 +58,12 @@ SAMPLING: list[Broken] = [
         entries(lambda found: [{**e, "logprob": float("-inf")} for e in found]),
     ),
     ("logprobs.count", COMPATIBLE, "above zero", entries(lambda found: [{**e, "logprob": 0.5} for e in found])),
+    (
+        "logprobs.count",
+        STRICT,
+        "the least likely first",
+        entries(lambda found: [{**e, "top_logprobs": e["top_logprobs"][::-1]} for e in found]),
+    ),
     ("logprobs.text", STRICT, "no bytes", entries(lambda found: [{**e, "bytes": None} for e in found])),
     ("logprobs.text", STRICT, "beyond the text", entries(lambda found: found * 2)),
     ("logprobs.streamed", COMPATIBLE, "none", part(logprobs=None)),
@@ -102,6 +110,8 @@ SAMPLING: list[Broken] = [
     ("tools.forced", STRICT, "not by the schema", call(arguments='{"town": "Paris"}')),
     ("tools.required", COMPATIBLE, "no call", Defect(request=forced(tool_choice="none"))),
     ("tools.required", COMPATIBLE, "it says stop", choice(finish_reason="stop")),
+    ("tools.one", COMPATIBLE, "two calls", twice),
+    ("tools.one", STRICT, "always the same id", same_id),
     ("tools.streamed", COMPATIBLE, "the id comes again", calls(lambda c: {**c, "id": "call_1"})),
     ("tools.streamed", STRICT, "null ids", calls(lambda c: {"id": None, **c})),
     ("tools.streamed", COMPATIBLE, "no id", calls(lambda c: patched(c, id=...))),

@@ -22,6 +22,7 @@ from support.broken.kinds import (
     stops,
     stream,
     usage,
+    usage_anyway,
     usage_place,
 )
 from support.defects import Defect, every_choice, every_chunk, patched, without
@@ -35,6 +36,7 @@ STREAMS: list[Broken] = [
     ("stream.schema", COMPATIBLE, "the object of a whole answer", chunk(object="chat.completion")),
     ("stream.head", STRICT, "ids change", Defect(stream=every_chunk(lambda c: {**c, "id": f"x{next(COUNT)}"}))),
     ("stream.head", STRICT, "times change", Defect(stream=every_chunk(lambda c: {**c, "created": 1 + next(COUNT)}))),
+    ("stream.head", STRICT, "another model", chunk(model="other")),
     ("stream.role", COMPATIBLE, "none", delta(lambda d: patched(d, role=...))),
     ("stream.role", STRICT, "in every chunk", delta(lambda d: {"role": "assistant", **d} if d else d)),
     ("stream.finish", COMPATIBLE, "never", part(finish_reason=None)),
@@ -116,6 +118,7 @@ STREAMS: list[Broken] = [
             )
         ),
     ),
+    ("stream.usage", COMPATIBLE, "not asked for in so many words", ask_by(usage_anyway)),
     ("stream.equals_whole", COMPATIBLE, "a chunk is lost", Defect(stream=lost)),
     ("stream.equals_whole", COMPATIBLE, "a chunk comes twice", Defect(stream=doubled)),
     (
@@ -155,6 +158,8 @@ STREAMS: list[Broken] = [
         "only the first is looked for",
         ask_by(lambda g: {**g, "stop": stops(g)[:1] or None}),
     ),
+    ("stop.at_once", COMPATIBLE, "never empty", said(lambda given, text: text or " ")),
+    ("stop.at_once", COMPATIBLE, "not when streamed", ask_by(lambda g: patched(g, stop=...) if g.get("stream") else g)),
     ("stop.absent", COMPATIBLE, "held back for ever", said(lambda given, text: text[:-4] if stops(given) else text)),
     ("stop.streamed", COMPATIBLE, "its beginning is sent", Defect(stream=leak)),
     ("stop.streamed", COMPATIBLE, "ignored", ask_by(lambda g: patched(g, stop=...) if g.get("stream") else g)),
