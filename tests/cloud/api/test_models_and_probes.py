@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
+from support.waiting import until
 from websockets.asyncio.client import connect
 
 from cloud.api.app import create_gateway
@@ -54,8 +55,14 @@ async def test_metrics_count(gateway):
     gateway.coordinator.numbers.update(nodes=3, drafted_tokens=9)
     await gateway.post({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]})
     await gateway.http.get("/v1/nothing")
-    text = (await gateway.http.get("/metrics", headers={"authorization": ""})).text
-    assert 'nexus_requests_total{route="/v1/chat/completions",status="200"} 1.0' in text
+    counted = 'nexus_requests_total{route="/v1/chat/completions",status="200"} 1.0'
+
+    async def scrape():
+        """A request is counted when it is over, a moment after its answer has come."""
+        text = (await gateway.http.get("/metrics", headers={"authorization": ""})).text
+        return text if counted in text else None
+
+    text = await until(scrape)
     assert 'nexus_requests_total{route="other",status="404"} 1.0' in text
     assert "nexus_completion_tokens_total 2.0" in text and "nexus_prompt_tokens_total 5.0" in text
     assert "nexus_time_to_first_token_seconds_count 1.0" in text
