@@ -77,7 +77,9 @@ def serve(
         typer.echo(f"error: {error.message}", err=True)
         raise typer.Exit(1) from None
     gateway = create_gateway(settings)
-    server = Server(uvicorn_config(gateway, settings), gateway.state.desk.gate)
+    server = Server(
+        uvicorn_config(gateway, settings), gateway.state.desk.gate, stalled_s=settings.limits.stalled_client_s
+    )
     server.run()
     if not server.started:
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import time
@@ -52,15 +53,30 @@ class Server(uvicorn.Server):
     have, or after `limits.shutdown_s`. A second signal ends it without waiting.
     """
 
-    def __init__(self, config: uvicorn.Config, work: Draining) -> None:
+    def __init__(self, config: uvicorn.Config, work: Draining, *, stalled_s: float = 60.0) -> None:
+        """`stalled_s`: a connection whose caller takes nothing for so long is dropped, with all that waits for it."""
         super().__init__(config)
         self._work = work
+        self._stalled_s = stalled_s
         self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._drop_stalled_connections()
             print(f"Nexus gateway ready: {self.url()}", flush=True)
+
+    def _drop_stalled_connections(self) -> None:
+        """Leave it to the system (RFC 5482): closing a connection waits for what was written, and that may never go
+        out. Accepted connections inherit the option.
+        """
+        if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is None:
+            return
+        for server in self.servers:
+            for listening in server.sockets:
+                if listening.family in (socket.AF_INET, socket.AF_INET6):
+                    with socket.socket(fileno=os.dup(listening.fileno())) as same:
+                        same.setsockopt(socket.IPPROTO_TCP, option, round(self._stalled_s * 1000))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ class VerifierUnreachable(Unavailable):
 
 
 class VerifierSilent(Unavailable):
-    """Connected, but no answer in time: busy, as far as anyone can tell."""
+    """No answer in time, not even a refusal: busy, as far as anyone can tell."""
 
 
 class _Card(msgspec.Struct):
@@ -59,7 +59,8 @@ class VerifierClient:
         """Raises `VerifierUnreachable`, `VerifierSilent` or `UpstreamFailed`."""
         try:
             response = await self._http.get(self._url + "/v1/models", headers=self._headers, timeout=timeout_s)
-        except httpx2.ReadTimeout:
+        except (httpx2.ReadTimeout, httpx2.ConnectTimeout):
+            # No answer is no refusal: it may be us who are too busy to see it. Who asks for a stream finds out.
             raise VerifierSilent("The verifier is busy. Try again shortly.") from None
         except httpx2.HTTPError:
             raise VerifierUnreachable("The verifier cannot be reached. Try again shortly.") from None
