@@ -38,19 +38,28 @@ class Stack:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayProcess:
+    """A running gateway; `url` without a path."""
+
+    url: str
+    server: Server
+
+
 @contextmanager
 def running(*, played: bool) -> Iterator[Stack]:
     """All of it, until the block ends. Raises `AssertionError` with the log of what does not start."""
     with ExitStack() as exits:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="nx")))
-        verifier = exits.enter_context(_verifier(folder, played=played))
+        verifier = exits.enter_context(verifier_running(folder, played=played))
         switch = exits.enter_context(switched(verifier, free_port()))
         gateway = exits.enter_context(gateway_before(f"{switch}=ipc://{folder}/p-0", folder))
-        yield Stack(gateway, switch, verifier, folder / "gateway.log")
+        yield Stack(gateway.url, switch, verifier, folder / "gateway.log")
 
 
 @contextmanager
-def _verifier(folder: Path, *, played: bool) -> Iterator[str]:
+def verifier_running(folder: Path, *, played: bool = False) -> Iterator[str]:
+    """Gives its address; a real one's draft port is `ipc://<folder>/p-0`."""
     port = free_port()
     if played:
         argv = [sys.executable, played_vllm.__file__, str(port), "0.002"]
@@ -66,18 +75,19 @@ def _verifier(folder: Path, *, played: bool) -> Iterator[str]:
 
 
 @contextmanager
-def gateway_before(verifier: str, folder: Path, **env: str) -> Iterator[str]:
-    """`nexus gateway serve` for a `--verifier` argument; gives its address."""
+def gateway_before(verifier: str, folder: Path, **env: str) -> Iterator[GatewayProcess]:
+    """`nexus gateway serve` for a `--verifier` argument, with the one key `KEY`."""
     keys = folder / "keys"
     keys.write_text(KEY + "\n")
+    own = {"NEXUS_GATEWAY_LOG__LEVEL": "warning", "NEXUS_GATEWAY_DATABASE": str(folder / "gateway.db")}
     argv = nexus("gateway", "serve", "--port", "0", "--verifier", verifier, "--api-keys-file", str(keys))
-    server = Server(argv, folder / "gateway.log", env={"NEXUS_GATEWAY_LOG__LEVEL": "warning", **env})
+    server = Server(argv, folder / "gateway.log", env={**own, **env})
     try:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"ready: (http://\S+)/v1", server.tail())):
             assert server.process.poll() is None, server.tail()
             assert time.monotonic() < deadline, server.tail()
             time.sleep(0.05)
-        yield found[1]
+        yield GatewayProcess(found[1], server)
     finally:
         server.stop()
