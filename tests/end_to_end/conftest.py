@@ -11,8 +11,8 @@ from support.gateway import API_KEY, Gateway, Nodes
 from support.servers import Server, nexus
 from support.verifier import Verifier
 
-PATIENT = {"NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": "8000"}
-"""Waits for drafts that suit three engines on two busy cores."""
+BROKER = {"NEXUS_GATEWAY_BROKER__MAX_HOLD_MS": "8000", "NEXUS_GATEWAY_BROKER__REFUSAL_MIN_CHECKED": "60"}
+"""Waits for drafts that suit three engines on two busy cores; a bad node is refused after less evidence than usual."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def gateway(verifier: Verifier, tmp_path_factory: pytest.TempPathFactory) -> Ite
     keys = folder / "keys"
     keys.write_text(API_KEY + "\n")
     arguments = ("gateway", "serve", "--port", "0", "--verifier", f"{verifier.url}={verifier.draft_port}")
-    server = Server(nexus(*arguments, "--api-keys-file", str(keys)), folder / "log", env=PATIENT)
+    server = Server(nexus(*arguments, "--api-keys-file", str(keys)), folder / "log", env=BROKER)
     try:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"ready: (http://\S+)/v1", server.tail())):
@@ -44,32 +44,10 @@ def nodes(gateway: Gateway) -> Iterator[Nodes]:
 
         def start() -> Server:
             name = f"node{len(started)}"
-            arguments = (
-                "agent",
-                "run",
-                "--gateway",
-                gateway.url,
-                "--model",
-                "smollm2-135m",
-                "--engine",
-                "transformers",
-            )
+            arguments = ("agent", "run", "--gateway", gateway.url, "--model", "smollm2-135m", "--log-format", "json")
+            engine = ("--engine", "transformers", "--dtype", "float32", "--threads", "1")
             files = ("--key-file", f"{folder}/{name}.key", "--worker-log", f"{folder}/{name}.worker.log")
-            server = Server(
-                nexus(
-                    *arguments,
-                    "--engine",
-                    "transformers",
-                    "--dtype",
-                    "float32",
-                    "--threads",
-                    "1",
-                    "--log-format",
-                    "json",
-                    *files,
-                ),
-                Path(folder) / f"{name}.log",
-            )
+            server = Server(nexus(*arguments, *engine, *files), Path(folder) / f"{name}.log")
             before = gateway.health()["nodes"]
             started.append(server)
             gateway.wait(

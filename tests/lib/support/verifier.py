@@ -51,7 +51,7 @@ PROMPTS = (
     "x = 3\ny = 4\nprint(x + y)  #",
 )
 """40 prompts, so that a batch of 8 is refilled four times."""
-TOKENS = 24
+TOKENS = 16
 ENGINE_FLAGS = ("--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "8", "--seed", "0")
 
 

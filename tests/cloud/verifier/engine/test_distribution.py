@@ -120,13 +120,12 @@ def pairs(engine: "TinyEngine", drafter: Callable[["TinyEngine"], list[list[int]
 
 @pytest.mark.parametrize(
     ("name", "drafter"),
-    [("temperature 1", coupled), ("top-p", coupled), ("penalties", coupled), ("all", coupled)]
-    + [("top-p", None), ("all", None), ("all", garbage)]
+    [("top-p", coupled), ("penalties", coupled), ("all", coupled), ("all", None), ("all", garbage)]
     + [
         pytest.param(*case, marks=pytest.mark.soak)
         for case in (
-            *((name, coupled) for name in ("temperature 0.6", "top-k", "min-p", "bias")),
-            ("temperature 1", None),
+            *((name, coupled) for name in ("temperature 1", "temperature 0.6", "top-k", "min-p", "bias")),
+            *((name, None) for name in ("temperature 1", "top-p")),
             ("all", likeliest),
         )
     ],
