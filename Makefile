@@ -34,6 +34,7 @@ lint: setup ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(PACKAGES) tools/setup.py tools/map.py tools/pages.py
+	MYPYPATH=tests/lib $(BIN)/mypy bench
 	$(BIN)/lint-imports
 
 format: setup ## format the code and mend what ruff can mend

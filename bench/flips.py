@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -53,7 +53,7 @@ def ask(url: str, batch: int, size: Size, streams: Sequence[str] = ()) -> Answer
     """All prompts, `batch` at a time."""
 
     def one(index: int) -> list[int]:
-        body = {"temperature": 0, "max_tokens": size.tokens}
+        body: dict[str, Any] = {"temperature": 0, "max_tokens": size.tokens}
         if streams:
             body["vllm_xargs"] = {"nexus_stream": streams[index], "nexus_gateway": "flips"}
         return list(complete(url, PROMPTS[index], **body)["token_ids"])

@@ -270,7 +270,7 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _median(runs: Sequence[dict[str, Any]], name: str, concurrency: int) -> float:
-    return statistics.median(run[name] for run in runs if run["concurrency"] == concurrency)
+    return statistics.median(float(run[name]) for run in runs if run["concurrency"] == concurrency)
 
 
 def report(results: Results) -> str:
