@@ -124,9 +124,10 @@ def _tool_flags(template: str, given: set[str]) -> dict[str, list[str]]:
         return {}
     if "--tool-call-parser" in given:
         return {"--enable-auto-tool-choice": []}
-    if "--enable-auto-tool-choice" in given or (parser := tool_parser(template)) is None:
+    if given & {"--enable-auto-tool-choice", "--tool-parser-plugin"} or (parser := tool_parser(template)) is None:
         return {}
-    return {"--enable-auto-tool-choice": [], "--tool-call-parser": [parser]}
+    plugin = f"{_ENGINE}.tool_parser"
+    return {"--enable-auto-tool-choice": [], "--tool-call-parser": [parser], "--tool-parser-plugin": [plugin]}
 
 
 def _split_additional(extra: Sequence[str]) -> tuple[list[str], dict[str, object]]:

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+HERMES_PARSER = "nexus_hermes"
+"""Name of `cloud.verifier.engine.tool_parser`."""
+
 
 class _Named(msgspec.Struct):
     name: str
@@ -41,9 +44,9 @@ def tells_of_effort(template: str) -> bool:
 
 
 def tool_parser(template: str) -> str | None:
-    """vLLM's parser for calls as the template asks for them; none when it asks for no form that is surely known.
+    """The parser for calls as the template asks for them; none when it asks for no form that is surely known.
 
     Hermes, Qwen2.5 and Qwen3 write a JSON object with name and arguments between tags.
     """
     asks = "<tool_call>" in template and json.dumps("arguments") in template.replace("\\", "")
-    return "hermes" if tells_of_tools(template) and asks and "<function=" not in template else None
+    return HERMES_PARSER if tells_of_tools(template) and asks and "<function=" not in template else None

@@ -56,7 +56,8 @@ def test_tool_calls_are_on_where_the_template_asks_for_a_known_form(tmp_path: Pa
     """From either file that has the template; and only then."""
     (tmp_path / "chat_template.jinja").write_text(HERMES)
     arguments = argv(folder=tmp_path)
-    assert "--enable-auto-tool-choice" in arguments and value(arguments, "--tool-call-parser") == "hermes"
+    assert "--enable-auto-tool-choice" in arguments and value(arguments, "--tool-call-parser") == "nexus_hermes"
+    assert value(arguments, "--tool-parser-plugin") == "cloud.verifier.engine.tool_parser"
     assert ability(arguments) == (True, False)
     (tmp_path / "chat_template.jinja").write_text("{{ messages }} {{ enable_thinking }}")
     assert "--tool-call-parser" not in argv(folder=tmp_path)
@@ -64,7 +65,7 @@ def test_tool_calls_are_on_where_the_template_asks_for_a_known_form(tmp_path: Pa
     (tmp_path / "chat_template.jinja").unlink()
     for template in (HERMES, [{"name": "default", "template": "x"}, {"name": "tool_use", "template": HERMES}]):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
-        assert value(argv(folder=tmp_path), "--tool-call-parser") == "hermes"
+        assert value(argv(folder=tmp_path), "--tool-call-parser") == "nexus_hermes"
     (tmp_path / "tokenizer_config.json").write_text("{}")
     assert ability(argv(folder=tmp_path)) == (False, False)
 
