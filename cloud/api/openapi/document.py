@@ -1,5 +1,6 @@
 """Puts the OpenAPI 3.1 document together. `nexus gateway openapi` prints it, `/openapi.json` serves it."""
 
+import copy
 import json
 from functools import cache
 from importlib.metadata import version
@@ -36,6 +37,10 @@ HEADERS: dict[str, Json] = {
     "X-Nexus-Cost": {
         "description": "What the answer cost, dollars; of a stream it is in `nexus.cost` of the last chunk.",
         "schema": {**_STRING, "pattern": r"^[0-9]+(\.[0-9]+)?$"},
+    },
+    "Idempotency-Replayed": {
+        "description": "There when the answer was made before, for the same `Idempotency-Key` or a lost response.",
+        "schema": {**_STRING, "enum": ["true"]},
     },
     **{
         f"X-RateLimit-{part}-{unit}": {
@@ -82,7 +87,7 @@ def document() -> Json:
     paths: Json = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = _operation(operation, names)
-    return {
+    made = {
         "openapi": "3.1.0",
         "info": {
             "title": "Nexus",
@@ -103,6 +108,7 @@ def document() -> Json:
             "responses": errors.responses(),
         },
     }
+    return copy.deepcopy(made)
 
 
 def _operation(operation: Operation, names: dict[str, str]) -> Json:

@@ -54,8 +54,8 @@ _GENERATION = (*OF_A_BODY, *OF_A_KEY, 402, 404, 409, 429, 502, 503, *OF_ALL)
 _LIMITS = tuple(
     f"X-RateLimit-{part}-{unit}" for unit in ("Requests", "Tokens") for part in ("Limit", "Remaining", "Reset")
 )
-_GENERATION_HEADERS = ("X-Client-Request-Id", "OpenAI-Processing-Ms", "X-Nexus-Cost", *_LIMITS)
-_REQUEST_HEADERS = ("X-Client-Request-Id",)
+_GENERATION_HEADERS = ("X-Client-Request-Id", "OpenAI-Processing-Ms", "X-Nexus-Cost", "Idempotency-Replayed", *_LIMITS)
+_REQUEST_HEADERS = ("X-Client-Request-Id", "Idempotency-Key")
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -6,6 +6,7 @@ from typing import Any
 
 from cloud.conformance.case import Findings, NotOffered, case
 from cloud.conformance.target import Answer, Target
+from cloud.conformance.transcript import Transcript
 
 GAUGES = ("nexus_open_requests", "vllm:num_requests_running", "sglang:num_running_reqs")
 """Metrics in which servers tell how many requests they work on."""
@@ -14,6 +15,8 @@ LONG = 512
 STOPS_WITHIN_S = 5.0
 POLL_S = 0.1
 CROWD = 8
+SAMPLED: dict[str, Any] = {"temperature": 1, "seed": ..., "max_tokens": 6}
+"""A request that two answers can be told apart by."""
 
 
 async def _running(target: Target) -> float | None:
@@ -76,18 +79,51 @@ async def crowd(target: Target, see: Findings) -> None:
     see.must(len({answer.json.get("id") for answer in answers}) == CROWD, "two answers have the same id")
 
 
+async def _named(target: Target, see: Findings) -> dict[str, str]:
+    """A header that names a request, new each time."""
+    first = see.ok(await target.ask(max_tokens=1))
+    return {"idempotency-key": f"conformance-{first.json.get('id')}"}
+
+
 @case("callers.idempotency")
 async def idempotency(target: Target, see: Findings) -> None:
     """An `Idempotency-Key` replays the same answer to the same body, and is 409 with another one."""
-    first = see.ok(await target.ask(temperature=1, seed=...))
-    key = {"idempotency-key": f"conformance-{first.json.get('id')}"}
-    answers = [await target.ask(headers=key, temperature=1, seed=..., max_tokens=6) for _ in range(2)]
+    key = await _named(target, see)
+    answers = [await target.ask(headers=key, **SAMPLED) for _ in range(2)]
     ids = [see.ok(answer).json.get("id") for answer in answers]
-    other = await target.ask(headers=key, temperature=1, seed=..., max_tokens=7)
+    other = await target.ask(headers=key, **SAMPLED | {"max_tokens": 7})
     if ids[0] != ids[1] and other.status == 200:
         raise NotOffered("the server does not know Idempotency-Key")
     see.must(ids[0] == ids[1] and answers[0].said() == answers[1].said(), "the answer is not replayed")
     see.error(other, 409, 422)
+
+
+@case("callers.idempotency_at_once")
+async def idempotency_at_once(target: Target, see: Findings) -> None:
+    """Two requests with one `Idempotency-Key` at the same time get one answer; a stream is replayed whole."""
+    key = await _named(target, see)
+    answers = await asyncio.gather(*(target.ask(headers=key, **SAMPLED) for _ in range(2)))
+    ids = [see.ok(answer).json.get("id") for answer in answers]
+    if ids[0] != ids[1]:
+        raise NotOffered("the server does not know Idempotency-Key, or answers both")
+    see.must(answers[0].said() == answers[1].said(), "one id, two answers")
+    key = await _named(target, see)
+    streams = [see.ok(await target.ask(headers=key, stream=True, **SAMPLED)) for _ in range(2)]
+    first, second = (Transcript.read(each.body, "chat") for each in streams)
+    see.must(first.chunks == second.chunks, "the stream is not replayed")
+    see.stream(second.faults())
+
+
+@case("callers.retry")
+async def retry(target: Target, see: Findings) -> None:
+    """A retry that the official client marks as one gets the answer that was made already: a lost response is not
+    billed twice."""
+    body = SAMPLED | {"user": (await _named(target, see))["idempotency-key"]}
+    answers = [await target.ask(headers={"x-stainless-retry-count": str(count)}, **body) for count in (0, 1)]
+    ids = [see.ok(answer).json.get("id") for answer in answers]
+    if ids[0] != ids[1]:
+        raise NotOffered("a marked retry is a request like any other")
+    see.must(answers[0].said() == answers[1].said(), "one id, two answers")
 
 
 def _figures(answer: Answer) -> dict[str, Any]:

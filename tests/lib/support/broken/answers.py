@@ -11,11 +11,12 @@ from support.broken.kinds import (
     choice,
     error,
     message,
+    said,
     top,
     usage,
     with_card,
 )
-from support.defects import Defect, header, instead, patched, status_of, without
+from support.defects import Defect, every_chunk, forced, header, instead, patched, status_of, without
 
 ANSWERS: list[Broken] = [
     ("models.list", COMPATIBLE, "empty", body_of("/v1/models", lambda b: {**b, "data": []})),
@@ -126,6 +127,16 @@ ANSWERS: list[Broken] = [
     ("completion.missing", STRICT, "not named", error(param=None)),
     ("callers.crowd", COMPATIBLE, "answers of another", ask(max_tokens=4)),
     ("callers.crowd", COMPATIBLE, "one id", top(id="chatcmpl-1")),
+    ("callers.idempotency", COMPATIBLE, "another body is replayed too", Defect(request=forced(max_tokens=6))),
+    ("callers.idempotency", COMPATIBLE, "not the same answer", said(lambda given, text: f"{text}{next(COUNT)}")),
+    ("callers.idempotency_at_once", COMPATIBLE, "two answers", said(lambda given, text: f"{text}{next(COUNT)}")),
+    (
+        "callers.idempotency_at_once",
+        COMPATIBLE,
+        "another stream",
+        Defect(stream=every_chunk(lambda c: {**c, "created": next(COUNT)})),
+    ),
+    ("callers.retry", COMPATIBLE, "two answers", said(lambda given, text: f"{text}{next(COUNT)}")),
     ("nexus.figures", STRICT, "another seed", Defect(answer=lambda g, a: {**a, "nexus": {**a["nexus"], "seed": 1}})),
     ("nexus.figures", STRICT, "no figures", top(nexus={"seed": 1})),
     (
