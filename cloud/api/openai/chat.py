@@ -103,10 +103,18 @@ class ChatRequest(ToolFields, GenerationRequest):
         if self.logprobs or self.nexus.trace:
             payload |= {"logprobs": True, "top_logprobs": engine_top(self.top_logprobs or 0)}
         rules = None
+        has_calls = any(message.tool_calls or message.role == "tool" for message in self.messages)
         if self.offers_tools():
             payload |= self.tools_payload()
             rules = ToolRules(parallel=self.parallel_tool_calls, named=isinstance(self.tool_choice, NamedTool))
-        return self._job(CHAT_PATH, payload, logprobs=self.logprobs, tools=rules, top_logprobs=self.top_logprobs or 0)
+        return self._job(
+            CHAT_PATH,
+            payload,
+            logprobs=self.logprobs,
+            tools=rules,
+            has_calls=has_calls,
+            top_logprobs=self.top_logprobs or 0,
+        )
 
 
 def engine_top(asked: int) -> int:

@@ -41,11 +41,19 @@ class Job:
     """The target's choice depends on things that draft nodes are not told: their misses say nothing about them."""
     tools: ToolRules | None = None
     """None when the answer calls no tools."""
+    has_calls: bool = False
+    """The conversation so far has tool calls."""
     top_logprobs: int | None = None
     """Alternatives for each token that the caller wants to see; none: as many as the engine lists."""
 
     def check(self, served: Served | None) -> None:
-        """Raises `InvalidInput` when the model cannot do what is asked; what is not known is the engine's to say."""
+        """Raises `InvalidInput` when the model cannot do what is asked. What is not known is the engine's to say,
+        except for what it would ignore."""
+        if "reasoning_effort" in self.payload and (served is None or not served.effort):
+            raise InvalidInput(
+                "`reasoning_effort` is not possible with this model: it does not reason, or its effort cannot be set.",
+                param="reasoning_effort",
+            )
         if served is None:
             return
         if self.biased and (largest := max(self.biased)) >= served.vocabulary:
@@ -55,8 +63,8 @@ class Job:
             )
         if self.tools is not None and not served.tools:
             raise InvalidInput(NO_TOOLS, param="tools")
-        if "reasoning_effort" in self.payload and not served.effort:
+        if self.has_calls and not served.tools:
             raise InvalidInput(
-                "`reasoning_effort` is not possible with this model: it does not reason, or its effort cannot be set.",
-                param="reasoning_effort",
+                "`messages` hold tool calls, which this model is not told of: it is served without them.",
+                param="messages",
             )

@@ -210,13 +210,22 @@ def test_a_bias_for_a_token_that_the_model_lacks_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("change", "param"), [({"tools": [TOOL]}, "tools"), ({"reasoning_effort": "low"}, "reasoning_effort")]
+    ("change", "param"),
+    [
+        ({"tools": [TOOL]}, "tools"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"messages": [{"role": "assistant", "tool_calls": [CALL]}]}, "messages"),
+    ],
 )
 def test_what_the_model_cannot_do_is_refused(change, param):
     """By name, where the engine would ignore it."""
     job = parse(msgspec.json.encode(CHAT | change), ChatRequest).to_job()
-    job.check(None)
     job.check(Served(100, tools=True, effort=True, sampler=""))
+    if param == "reasoning_effort":
+        with pytest.raises(InvalidInput, match=param):  # the engine would say nothing
+            job.check(None)
+    else:
+        job.check(None)
     with pytest.raises(InvalidInput, match=param) as caught:
         job.check(Served(100, tools=False, effort=False, sampler=""))
     assert caught.value.param == param
