@@ -14,6 +14,15 @@ Json = dict[str, Any]
 DONE = "[DONE]"
 
 
+def loads(text: str | bytes) -> Any:
+    """As `json.loads`, but NaN and infinities are no JSON; raises `ValueError`."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that is wrong. At level `compatible` an unchanged client stumbles; at `strict` it may not notice."""
@@ -63,7 +72,7 @@ class Transcript:
             self.dones += 1
             return
         try:
-            event = json.loads(data)
+            event = loads(data)
         except ValueError:
             self._fault("compatible", f"an event is no JSON: {data[:80]}")
             return

@@ -94,6 +94,7 @@ def test_a_stream_that_was_left_or_failed_need_not_end() -> None:
         (body(OPEN, call(1, {"name": "f"}, id="c"), END, "[DONE]"), "compatible", "numbered [1]"),
         (body(OPEN, "nonsense", END, "[DONE]"), "compatible", "no JSON"),
         (body(OPEN, "[1]", END, "[DONE]"), "compatible", "no object"),
+        (body(OPEN, '{"created": NaN}', END, "[DONE]"), "compatible", "no JSON"),
         (body(OPEN, TEXT, END, "[DONE]").replace(b"Hi", b"\xf0\x9f"), "compatible", "not UTF-8"),
         (body(OPEN, TEXT, END, "[DONE]")[:-1], "compatible", "empty line"),
     ],

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloud.api.openapi.document import document
 from cloud.conformance.schemas.judge import problems
-from cloud.conformance.transcript import Kind, Transcript
+from cloud.conformance.transcript import Kind, Transcript, loads
 
 _STREAMS: dict[str, tuple[Kind, str]] = {
     "/v1/chat/completions": ("chat", "ChatCompletion"),
@@ -105,7 +105,7 @@ class Published:
             return [f"content type {kind!r}"]
         self.judged += 1
         name = self._name(path, start["status"])
-        return problems(name, json.loads(answered)) if name else []
+        return problems(name, loads(answered)) if name else []
 
     def _stream(self, path: str, asked: bytes, answered: bytes, complete: bool) -> list[str]:
         request: dict[str, Any] = json.loads(asked or b"{}")

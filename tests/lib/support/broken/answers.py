@@ -52,6 +52,7 @@ ANSWERS: list[Broken] = [
     ("chat.schema", COMPATIBLE, "an engine's reason", choice(finish_reason="abort")),
     ("chat.schema", COMPATIBLE, "no id", top(id=...)),
     ("chat.schema", COMPATIBLE, "no text", message(content=None)),
+    ("chat.schema", COMPATIBLE, "NaN in it", top(spent=float("nan"))),
     ("chat.schema", STRICT, "milliseconds", top(created=1764547200000)),
     ("chat.schema", COMPATIBLE, "seconds with a fraction", top(created=1.5)),
     ("chat.ids", COMPATIBLE, "always the same", top(id="chatcmpl-1")),
