@@ -13,6 +13,7 @@ from typing import Protocol
 import uvicorn
 from starlette.types import ASGIApp
 
+from cloud.api.malformed import JsonHttpProtocol
 from cloud.api.settings import GatewaySettings
 from shared.wire.limits import Limits as WireLimits
 
@@ -23,6 +24,7 @@ def uvicorn_config(app: ASGIApp, settings: GatewaySettings) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
+        http=JsonHttpProtocol,
         ws="websockets-sansio",
         ws_max_size=WireLimits().node_frame,
         ws_per_message_deflate=False,
