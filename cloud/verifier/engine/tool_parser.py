@@ -20,6 +20,7 @@ class WholeHermesToolParser(Hermes2ProToolParser):
     """Gives the text back, as it is, from which no call came."""
 
     engine_based_streaming = True
+    _sent_content_idx: int
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -45,8 +46,8 @@ class WholeHermesToolParser(Hermes2ProToolParser):
         """What has been held back, unless a call was told."""
         if any("name" in call for call in self.prev_tool_call_arr):
             return None
-        rest = self._text[self._sent_content_idx :]
-        self._sent_content_idx = len(self._text)
+        sent: int = self._sent_content_idx
+        rest, self._sent_content_idx = self._text[sent:], len(self._text)
         return DeltaMessage(content=rest) if rest else None
 
 
