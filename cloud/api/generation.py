@@ -49,15 +49,17 @@ class Generation:
             await asyncio.gather(*(handle.closed(timeout_s) for handle in self.handles))
 
     async def _pump(self, index: int) -> None:
+        beside = self.job.for_plugin(known=self._counted)
         payload = {
             **self.job.payload,
+            **beside,
             "model": self.job.model,
             "n": 1,
             "seed": self.seed + index,
             "stream": True,
             "stream_options": {"include_usage": True} if self._counted else _COUNT_ALWAYS,
             "vllm_xargs": {
-                **self.job.engine_arguments,
+                **beside["vllm_xargs"],
                 STREAM_ARG: self._streams[index],
                 GATEWAY_ARG: self._coordinator.gateway_id,
             },

@@ -6,6 +6,7 @@ from typing import Any
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.ports import Served
 from cloud.api.upstream.errors import NO_TOOLS
+from shared.draftport.messages import LOGIT_BIAS_ARG, MIN_P_ARG
 from shared.errors import InvalidInput
 
 
@@ -45,6 +46,19 @@ class Job:
     """The conversation so far has tool calls."""
     top_logprobs: int | None = None
     """Alternatives for each token that the caller wants to see; none: as many as the engine lists."""
+
+    def for_plugin(self, *, known: bool) -> dict[str, Any]:
+        """The part of a payload that travels beside the engine's own fields. While the plugin of the verifier is not
+        known to be there, the engine's own fields say it: a plain engine would ignore the other ones in silence."""
+        if known or not self.engine_arguments:
+            return {"vllm_xargs": self.engine_arguments}
+        pairs = self.engine_arguments.get(LOGIT_BIAS_ARG, ())
+        own: dict[str, Any] = {"vllm_xargs": {}}
+        if (min_p := self.engine_arguments.get(MIN_P_ARG)) is not None:
+            own["min_p"] = min_p
+        if pairs:
+            own["logit_bias"] = {str(token): bias for token, bias in zip(pairs[::2], pairs[1::2], strict=True)}
+        return own
 
     def check(self, served: Served | None) -> None:
         """Raises `InvalidInput` when the model cannot do what is asked. What is not known is the engine's to say,

@@ -22,6 +22,9 @@ _NO_ROOM = "max_tokens must be at least 1, got 0"
 """We never send less than 1: it is what remains behind a prompt as long as the context."""
 _GRAMMAR = re.compile(r"grammar|json schema|structured output", re.IGNORECASE)
 _GRAMMAR_HEAD = re.compile(r"^.*?grammar error:\s*", re.IGNORECASE | re.DOTALL)
+_NOT_WITH_DRAFTS = re.compile(r"not yet supported with speculative decoding")
+"""Of parameters that the plugin takes: we send them to the engine itself only while we do not know of the plugin."""
+_LOGPROBS = re.compile(r"logprobs of (\d+), which is greater than max allowed: (\d+)")
 _NO_TOOLS = re.compile(r"--tool-call-parser|--enable-auto-tool-choice")
 _BACKENDS = re.compile(r"xgrammar|guidance|outlines", re.IGNORECASE)
 _TAIL = re.compile(r"\s*\((?:parameter|value)=.*\)\s*$", re.DOTALL)
@@ -49,6 +52,10 @@ class Asked:
     prompt_param: str
     context: int | None
     schema_param: str = "response_format"
+
+    @property
+    def top_param(self) -> str:
+        return "top_logprobs" if self.prompt_param == "messages" else "logprobs"
 
 
 def from_response(status: int, body: bytes, asked: Asked) -> NexusError:
@@ -88,6 +95,14 @@ def _bad_request(message: str, param: str | None, asked: Asked) -> NexusError:
             f"The prompt fills this model's context of {asked.context or 'so many'} tokens, which leaves no room for "
             "an answer. Shorten the prompt.",
             param=asked.prompt_param,
+        )
+    if _NOT_WITH_DRAFTS.search(message):
+        return Unavailable(
+            "The verifier's draft port is not attached yet, without which a parameter is missing. Retry."
+        )
+    if match := _LOGPROBS.search(message):
+        return InvalidInput(
+            f"The verifier lists at most {match[2]} alternatives for each token: ask for fewer.", param=asked.top_param
         )
     if _NO_TOOLS.search(message):
         return InvalidInput(NO_TOOLS, param="tools")

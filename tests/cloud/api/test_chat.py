@@ -273,3 +273,30 @@ async def test_a_bias_beyond_the_vocabulary_never_reaches_the_verifier(gateway):
     with pytest.raises(openai.BadRequestError, match=r"token 100.*end at 99") as caught:
         await gateway.client.chat.completions.create(model="tiny", messages=HELLO, logit_bias={"100": 1})
     assert caught.value.param == "logit_bias" and not gateway.verifier.requests
+
+
+async def test_without_the_plugin_nothing_is_ignored(gateway):
+    """A plain engine gets what it would not look for beside its own fields as those; one with the plugin refuses them
+    under speculation, and its draft port will come."""
+    gateway.coordinator.about = None
+    body = {"model": "tiny", "messages": HELLO, "logit_bias": {"5": -100}, "min_p": 0.1}
+    assert (await gateway.post(body)).status_code == 200
+    [sent] = gateway.verifier.requests
+    assert (sent["logit_bias"], sent["min_p"]) == ({"5": -100}, 0.1)
+    assert set(sent["vllm_xargs"]) == {"nexus_stream", "nexus_gateway"}
+    words = "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
+    gateway.verifier.status, gateway.verifier.body = 400, {"error": {"message": words, "code": 400}}
+    answer = await gateway.post(body)
+    assert answer.status_code == 503 and answer.headers["retry-after"]
+
+
+@pytest.mark.parametrize(("path", "param"), [("chat/completions", "top_logprobs"), ("completions", "logprobs")])
+async def test_more_alternatives_than_the_verifier_lists(gateway, path, param):
+    """Ours lists enough; another one's limit is told."""
+    words = "Requested sample logprobs of 21, which is greater than max allowed: 20"
+    gateway.verifier.status, gateway.verifier.body = 400, {"error": {"message": words, "code": 400}}
+    more = (
+        {"messages": HELLO, "logprobs": True, "top_logprobs": 20} if "chat" in path else {"prompt": "x", "logprobs": 5}
+    )
+    error = (await gateway.post({"model": "tiny", **more}, f"/v1/{path}")).json()["error"]
+    assert error["param"] == param and "20" in error["message"] and "21" not in error["message"]
