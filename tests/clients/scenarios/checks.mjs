@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 
 export const { NEXUS_URL: URL, NEXUS_API_KEY: KEY, NEXUS_MODEL: MODEL, NEXUS_SWITCH: SWITCH } = process.env;
+// May have one choice generated at once.
+export const { NEXUS_LIMITED_KEY: LIMITED_KEY } = process.env;
 export const QUESTION = [{ role: "user", content: "Name three colours of the sea." }];
 
 export class Skipped extends Error {}

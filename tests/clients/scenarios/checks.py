@@ -16,6 +16,8 @@ import urllib.request
 URL = os.environ["NEXUS_URL"]
 """Ends with /v1."""
 KEY = os.environ["NEXUS_API_KEY"]
+LIMITED_KEY = os.environ["NEXUS_LIMITED_KEY"]
+"""May have one choice generated at once."""
 MODEL = os.environ["NEXUS_MODEL"]
 SWITCH = os.environ["NEXUS_SWITCH"]
 QUESTION = [{"role": "user", "content": "Name three colours of the sea."}]

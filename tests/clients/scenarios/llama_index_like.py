@@ -96,11 +96,12 @@ def errors():
 @check
 def retries():
     """503 is retried and succeeds at the second try"""
+    seed = {"additional_kwargs": {"seed": 904}}
     fail_next("503")
-    raises(openai.InternalServerError, model().chat, MESSAGES)
+    raises(openai.InternalServerError, model(**seed).chat, MESSAGES)
     before = counts()["generations"]
     fail_next("503")
-    assert model(max_retries=2).chat(MESSAGES).message.content
+    assert model(max_retries=2, **seed).chat(MESSAGES).message.content
     assert counts()["generations"] - before == 2
 
 

@@ -97,7 +97,7 @@ def retries():
     """503 is retried"""
     before = counts()["generations"]
     fail_next("503")
-    assert command("-m", "nexus", PROMPT, *LIMITS)[0].strip()
+    assert command("-m", "nexus", PROMPT, *LIMITS, "-o", "seed", "905")[0].strip()
     assert counts()["generations"] - before == 2
 
 

@@ -1,7 +1,7 @@
 // The official Node client: whole and streamed answers, raw headers, errors, retries, log probabilities, tools.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { check, counts, failNext, KEY, main, MODEL, QUESTION, rejects, served, URL, waitFor } from "./checks.mjs";
+import { check, counts, failNext, KEY, LIMITED_KEY, main, MODEL, QUESTION, rejects, served, URL, waitFor } from "./checks.mjs";
 
 const client = new OpenAI({ baseURL: URL, apiKey: KEY, maxRetries: 0, timeout: 300000 });
 const GREEDY = { model: MODEL, messages: QUESTION, temperature: 0, max_tokens: 24 };
@@ -140,16 +140,41 @@ check("Errors are the client's own classes, with `param` and `code`", async () =
 
 check("503 carries Retry-After; the client waits for it and succeeds at the second try", async () => {
   await failNext("503");
-  const error = await rejects(OpenAI.InternalServerError, ask({}));
+  const error = await rejects(OpenAI.InternalServerError, ask({ seed: 902 }));
   assert.equal(error.status, 503);
   const wait = Number(error.headers.get("retry-after"));
   assert.ok(wait >= 1);
   const before = (await counts()).generations;
   const began = performance.now();
   await failNext("503");
-  assert.ok((await ask({}, { maxRetries: 2 })).choices[0].message.content);
+  assert.ok((await ask({ seed: 902 }, { maxRetries: 2 })).choices[0].message.content);
   assert.equal((await counts()).generations - before, 2);
   assert.ok(performance.now() - began >= wait * 1000 - 5);
+});
+
+check("429 with Retry-After when a key is over its limit; the client waits until there is room again", async () => {
+  const limited = client.withOptions({ apiKey: LIMITED_KEY });
+  const endless = { ...GREEDY, max_tokens: 900, logit_bias: { 2: -100 } };
+  const stream = await limited.chat.completions.create({ ...endless, stream: true });
+  await stream[Symbol.asyncIterator]().next();
+  const error = await rejects(OpenAI.RateLimitError, limited.chat.completions.create(GREEDY));
+  assert.equal(error.code, "rate_limit_exceeded");
+  assert.ok(Number(error.headers.get("retry-after")) >= 1);
+  setTimeout(() => stream.controller.abort(), 500);
+  const patient = limited.withOptions({ maxRetries: 5 });
+  const { data, response } = await patient.chat.completions.create(GREEDY).withResponse();
+  assert.ok(data.choices[0].message.content);
+  assert.equal(response.headers.get("x-ratelimit-limit-requests"), "1000");
+});
+
+check("An Idempotency-Key gives the same answer again; another body with it is a conflict", async () => {
+  const body = { temperature: 1, max_tokens: 12 };
+  const named = { headers: { "idempotency-key": `scenario-${crypto.randomUUID()}` } };
+  const first = await ask(body, named);
+  const before = (await counts()).generations;
+  assert.equal((await ask(body, named)).id, first.id);
+  assert.equal((await counts()).generations, before);
+  await rejects(OpenAI.ConflictError, ask({ ...body, max_tokens: 13 }, named));
 });
 
 check("A failure in mid-stream is thrown, after the text that came before it", async () => {

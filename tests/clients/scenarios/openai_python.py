@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import threading
 import time
+import uuid
 
 import openai
-from checks import KEY, MODEL, QUESTION, URL, check, counts, fail_next, main, raises, served, wait_for
+from checks import KEY, LIMITED_KEY, MODEL, QUESTION, URL, check, counts, fail_next, main, raises, served, wait_for
 from pydantic import BaseModel
 
 client = openai.OpenAI(base_url=URL, api_key=KEY, max_retries=0, timeout=300)
 chat = client.chat.completions.create
 GREEDY = {"model": MODEL, "messages": QUESTION, "temperature": 0, "max_tokens": 24}
+ENDLESS = {**GREEDY, "max_tokens": 900, "logit_bias": {"2": -100}}
+"""Nearly: token 2 is the model's end of text."""
 WEATHER = {
     "type": "function",
     "function": {
@@ -244,15 +248,57 @@ def errors():
 @check
 def retries():
     """503 carries Retry-After; the client waits for it and succeeds at the second try"""
+    body = {**GREEDY, "seed": 901}  # a retry of what was answered before would be given that answer
     fail_next("503")
-    error = raises(openai.InternalServerError, chat, **GREEDY)
+    error = raises(openai.InternalServerError, chat, **body)
     assert error.status_code == 503 and int(error.response.headers["retry-after"]) >= 1
     before, began = counts()["generations"], time.monotonic()
     fail_next("503")
-    answer = client.with_options(max_retries=2).chat.completions.create(**GREEDY)
+    answer = client.with_options(max_retries=2).chat.completions.create(**body)
     assert answer.choices[0].message.content
     assert counts()["generations"] - before == 2
     assert time.monotonic() - began >= int(error.response.headers["retry-after"])
+
+
+@check
+def limits():
+    """429 with Retry-After when a key is over its limit; the client waits and succeeds when there is room again"""
+    limited = client.with_options(api_key=LIMITED_KEY)
+    with limited.chat.completions.create(**ENDLESS, stream=True) as stream:
+        next(iter(stream))
+        error = raises(openai.RateLimitError, limited.chat.completions.create, **GREEDY)
+        assert error.code == "rate_limit_exceeded" and int(error.response.headers["retry-after"]) >= 1
+        error = raises(openai.BadRequestError, limited.chat.completions.create, **GREEDY, n=2)
+        assert error.param == "n"
+        threading.Timer(0.5, stream.close).start()
+        raw = limited.with_options(max_retries=5).chat.completions.with_raw_response.create(**GREEDY)
+    assert raw.retries_taken >= 1 and raw.parse().choices[0].message.content
+    assert raw.headers["x-ratelimit-limit-requests"] == "1000"
+    assert 0 < int(raw.headers["x-ratelimit-remaining-requests"]) < 1000
+    assert raw.headers["x-nexus-cost"] and raw.headers["x-ratelimit-reset-requests"]
+
+
+@check
+def idempotency():
+    """An Idempotency-Key gives the same answer again, made once; another body with it is a conflict"""
+    body = {**GREEDY, "temperature": 1.0, "max_tokens": 12}
+    named = {"extra_headers": {"idempotency-key": "scenario-" + uuid.uuid4().hex}}
+    first = chat(**body, **named)
+    before = counts()["generations"]
+    again = chat(**body, **named)
+    assert again.id == first.id and again.choices == first.choices and counts()["generations"] == before
+    error = raises(openai.ConflictError, chat, **{**body, "max_tokens": 13}, **named)
+    assert error.status_code == 409
+
+
+@check
+def lost_answers():
+    """A retry of an answer that got lost is given that answer: it is not made, and paid, twice"""
+    body = {**GREEDY, "temperature": 1.0, "max_tokens": 12, "user": uuid.uuid4().hex}
+    first = chat(**body)
+    before = counts()["generations"]
+    again = chat(**body, extra_headers={"x-stainless-retry-count": "1"})
+    assert again.choices == first.choices and counts()["generations"] == before
 
 
 @check
@@ -284,11 +330,10 @@ def failure_in_mid_stream():
 def leaving():
     """Closing a stream ends the verifier's request; a time limit raises the client's own error"""
     before = counts()
-    endless = {**GREEDY, "max_tokens": 900, "logit_bias": {"2": -100}}
-    with chat(**endless, stream=True) as stream:
+    with chat(**ENDLESS, stream=True) as stream:
         assert next(iter(stream)).choices[0].delta.role == "assistant"
     wait_for(lambda: counts()["gone"] == before["gone"] + 1)
-    raises(openai.APITimeoutError, client.with_options(timeout=0.05).chat.completions.create, **endless)
+    raises(openai.APITimeoutError, client.with_options(timeout=0.05).chat.completions.create, **ENDLESS)
     wait_for(lambda: counts()["gone"] == before["gone"] + 2)
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from clients import environments
 from clients.catalogue import CLIENTS, SCENARIOS, Client
-from clients.stack import Stack, running
+from clients.stack import MODEL, Stack, running
 
 LIMIT_S = 600
 WHY_LINES = 25
@@ -66,9 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes = [Outcome(client) for client in clients]
     folders = {outcome.client.name: _prepare(console, outcome) for outcome in outcomes}
     if any(folders.values()):
-        kind = "a played verifier" if options.played else "a verifier with smollm2-135m"
+        kind = "a played verifier" if options.played else f"a verifier with {options.model}"
         console.print(f"Starting {kind} and a gateway …")
-        with running(played=options.played) as stack:
+        with running(played=options.played, model=MODEL if options.played else options.model) as stack:
             for outcome in outcomes:
                 if folder := folders[outcome.client.name]:
                     _run(console, outcome, folder, stack)
@@ -86,6 +86,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = [client.name for client in CLIENTS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     parser.add_argument("--played", action="store_true", help="a played verifier instead of the real one")
+    parser.add_argument("--model", default=MODEL, help="the verifier's; qwen2.5-coder-0.5b calls tools")
     parser.add_argument("--no-load", action="store_true", help="leave out vllm-bench and guidellm")
     parser.add_argument("--list", action="store_true", help="only list the clients with their versions")
     return parser.parse_args(arguments)

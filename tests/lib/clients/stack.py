@@ -1,6 +1,7 @@
 """What clients talk to: a verifier, real or played, a switch before it, and the real gateway, all on loopback."""
 
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,6 +16,7 @@ from support.servers import CPU_ENGINE, Server, free_port, nexus
 from clients.switch import switched
 
 MODEL = "smollm2-135m"
+DATABASE = "gateway.db"
 KEY = "nx_clients_key_0123456789"
 ENGINE_FLAGS = ("--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--seed", "0")
 
@@ -27,13 +29,16 @@ class Stack:
     switch: str
     verifier: str
     gateway_log: Path
+    limited_key: str
+    model: str
 
     def environment(self) -> dict[str, str]:
         """How scenarios are told; see `scenarios/checks.py`."""
         return {
             "NEXUS_URL": f"{self.gateway}/v1",
             "NEXUS_API_KEY": KEY,
-            "NEXUS_MODEL": MODEL,
+            "NEXUS_LIMITED_KEY": self.limited_key,
+            "NEXUS_MODEL": self.model,
             "NEXUS_SWITCH": f"{self.switch}/switch",
         }
 
@@ -47,24 +52,32 @@ class GatewayProcess:
 
 
 @contextmanager
-def running(*, played: bool) -> Iterator[Stack]:
+def running(*, played: bool, model: str = MODEL) -> Iterator[Stack]:
     """All of it, until the block ends. Raises `AssertionError` with the log of what does not start."""
     with ExitStack() as exits:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="nx")))
-        verifier = exits.enter_context(verifier_running(folder, played=played))
+        verifier = exits.enter_context(verifier_running(folder, played=played, model=model))
         switch = exits.enter_context(switched(verifier, free_port()))
+        limited = limited_key(folder)
         gateway = exits.enter_context(gateway_before(f"{switch}=ipc://{folder}/p-0", folder))
-        yield Stack(gateway.url, switch, verifier, folder / "gateway.log")
+        yield Stack(gateway.url, switch, verifier, folder / "gateway.log", limited, model)
+
+
+def limited_key(folder: Path) -> str:
+    """A key for one choice at once and a thousand requests a minute, in the database that the gateway will use."""
+    argv = nexus("keys", "create", "limited", "--streams", "1", "--requests-per-minute", "1000", "--quiet")
+    argv += ["--database", str(folder / DATABASE)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
 
 @contextmanager
-def verifier_running(folder: Path, *, played: bool = False) -> Iterator[str]:
+def verifier_running(folder: Path, *, played: bool = False, model: str = MODEL) -> Iterator[str]:
     """Gives its address; a real one's draft port is `ipc://<folder>/p-0`."""
     port = free_port()
     if played:
         argv = [sys.executable, played_vllm.__file__, str(port), "0.002"]
     else:
-        argv = nexus("verifier", "serve", MODEL, "--draft-port", f"ipc://{folder}/p", "--max-draft", "8")
+        argv = nexus("verifier", "serve", model, "--draft-port", f"ipc://{folder}/p", "--max-draft", "8")
         argv += ["--port", str(port), *ENGINE_FLAGS]
     server = Server(argv, folder / "verifier.log", env={} if played else CPU_ENGINE)
     try:
@@ -79,7 +92,7 @@ def gateway_before(verifier: str, folder: Path, **env: str) -> Iterator[GatewayP
     """`nexus gateway serve` for a `--verifier` argument, with the one key `KEY`."""
     keys = folder / "keys"
     keys.write_text(KEY + "\n")
-    own = {"NEXUS_GATEWAY_LOG__LEVEL": "warning", "NEXUS_GATEWAY_DATABASE": str(folder / "gateway.db")}
+    own = {"NEXUS_GATEWAY_LOG__LEVEL": "warning", "NEXUS_GATEWAY_DATABASE": str(folder / DATABASE)}
     argv = nexus("gateway", "serve", "--port", "0", "--verifier", verifier, "--api-keys-file", str(keys))
     server = Server(argv, folder / "gateway.log", env={**own, **env})
     try:
