@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -323,6 +324,7 @@ def main() -> int:
     parser.add_argument("--words", type=int, default=1000, help="of each stream of a flood")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, too
     results = Results(_machine())
     with tempfile.TemporaryDirectory(prefix="nx") as name:
         folder = Path(name)

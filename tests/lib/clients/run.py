@@ -7,8 +7,11 @@ Environments are made from locked versions once, with the network, and kept in t
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -55,6 +58,8 @@ class Outcome:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 when every client that was asked for passed, 1 otherwise."""
     options = _options(arguments)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, too
     console = Console(width=None if sys.stdout.isatty() else 120)
     clients = [client for client in CLIENTS if not options.only or client.name in options.only]
     if options.no_load and not options.only:
@@ -134,8 +139,6 @@ def _run(console: Console, outcome: Outcome, folder: Path, stack: Stack) -> None
 
 
 def _temporary(folder: Path, client: Client) -> str:
-    import tempfile
-
     place = folder / "tmp" if client.kind != "ours" else Path(tempfile.gettempdir())
     place.mkdir(exist_ok=True)
     return str(place)
