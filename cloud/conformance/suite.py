@@ -9,13 +9,15 @@ from cloud.conformance.cases import answers, callers, errors, models, sampling, 
 from cloud.conformance.schemas.judge import Level
 from cloud.conformance.target import Target
 
-MODULES = (errors, models, answers, streams, stops, sampling, tools, callers)
-"""Importing them fills the list of cases."""
+MODULES = (models, answers, streams, stops, sampling, tools, errors, callers)
+"""Importing them fills the list of cases; this is the order in which they are shown."""
 
 
 def chosen(patterns: Sequence[str] = ()) -> list[Case]:
     """The cases whose names begin with one of `patterns`; all when there are none."""
-    return [case for case in CASES.values() if not patterns or case.name.startswith(tuple(patterns))]
+    order = [module.__name__ for module in MODULES]
+    cases = sorted(CASES.values(), key=lambda case: order.index(case.run.__module__))
+    return [case for case in cases if not patterns or case.name.startswith(tuple(patterns))]
 
 
 async def run_case(case: Case, target: Target) -> Result:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cloud.conformance.case import Findings, NotOffered, case
+from cloud.conformance.cases.models import cards
 from cloud.conformance.target import PATHS, Target
 
 HUGE = 1 << 40
@@ -167,10 +168,8 @@ async def context_length(target: Target, see: Findings) -> None:
 
 async def _context(target: Target) -> int | None:
     """As the models list tells it, in the words of any of the servers that do."""
-    models = (await target.kept_get("/models")).json
-    cards = models.get("data") if isinstance(models, dict) else None
-    for card in cards if isinstance(cards, list) else ():
-        if isinstance(card, dict) and card.get("id") == target.model:
+    for card in cards(await target.kept_get("/models")):
+        if card.get("id") == target.model:
             size = card.get("context_length") or card.get("max_model_len")
             return size if isinstance(size, int) else None
     return None

@@ -1,12 +1,20 @@
 """The models list, and what the headers of every answer say."""
 
 import re
+from typing import Any
 
 from cloud.conformance.case import Findings, NotOffered, case
-from cloud.conformance.target import Target
+from cloud.conformance.target import Answer, Target
 
 LABEL = "label-1.of:the/caller"
 DURATION = re.compile(r"(\d+(\.\d+)?(ms|[dhms]))+")
+Json = dict[str, Any]
+
+
+def cards(answer: Answer) -> list[Json]:
+    """The entries of a models list."""
+    found = answer.json.get("data") if isinstance(answer.json, dict) else None
+    return [card for card in found if isinstance(card, dict)] if isinstance(found, list) else []
 
 
 @case("models.list")
@@ -14,8 +22,7 @@ async def list_models(target: Target, see: Findings) -> None:
     """`GET /models` lists the model that answers."""
     answer = see.ok(await target.kept_get("/models"))
     see.schema("ModelList", answer.json)
-    cards = answer.json.get("data") if isinstance(answer.json, dict) else None
-    names = [card.get("id") for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+    names = [card.get("id") for card in cards(answer)]
     see.must(target.model in names, f"{target.model} is not listed")
     see.note(", ".join(map(str, names)))
 
@@ -38,7 +45,10 @@ async def unknown(target: Target, see: Findings) -> None:
 @case("models.details")
 async def details(target: Target, see: Findings) -> None:
     """What a list tells beyond OpenAI's fields: prices as strings, context and output lengths, parameters."""
-    card = see.ok(await target.get(f"/models/{target.model}")).json
+    listed = cards(see.ok(await target.kept_get("/models")))
+    card = next((card for card in listed if card.get("id") == target.model), None)
+    see.need(card is not None, f"{target.model} is not listed")
+    assert card is not None
     names = ("pricing", "context_length", "max_output_length", "supported_parameters")
     told = [name for name in names if card.get(name) is not None]
     if not told:
