@@ -31,6 +31,7 @@ class Stack:
     gateway_log: Path
     limited_key: str
     model: str
+    gateway_pid: int
 
     def environment(self) -> dict[str, str]:
         """How scenarios are told; see `scenarios/checks.py`."""
@@ -60,7 +61,7 @@ def running(*, played: bool, model: str = MODEL) -> Iterator[Stack]:
         switch = exits.enter_context(switched(verifier, free_port()))
         limited = limited_key(folder)
         gateway = exits.enter_context(gateway_before(f"{switch}=ipc://{folder}/p-0", folder))
-        yield Stack(gateway.url, switch, verifier, folder / "gateway.log", limited, model)
+        yield Stack(gateway.url, switch, verifier, folder / "gateway.log", limited, model, gateway.server.process.pid)
 
 
 def limited_key(folder: Path) -> str:
