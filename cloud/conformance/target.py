@@ -14,6 +14,8 @@ from cloud.conformance.transcript import Kind, Transcript, loads
 
 Json = dict[str, Any]
 PROMPT = "Write two sentences about the sea."
+TEXT = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,"
+"""Of text completions: what no model ends after a word or two."""
 LENGTH = 32
 """Output limit of most requests, tokens: enough to see, little to wait for."""
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "completion": "/completions"}
@@ -136,8 +138,12 @@ class Target:
         self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         url = path if path.startswith("http") else self.url + path
-        given = {"content-type": "application/json"} if content is not None else {}
-        response = await self.http.request(method, url, content=content, headers={**given, **(headers or {})})
+        given = {**({"content-type": "application/json"} if content is not None else {}), **(headers or {})}
+        try:
+            response = await self.http.request(method, url, content=content, headers=given)
+        except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+            # As clients do: a server may have closed a connection that it kept open until now.
+            response = await self.http.request(method, url, content=content, headers=given)
         return Answer(response.status_code, response.headers, response.content)
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
@@ -146,7 +152,7 @@ class Target:
     def body(self, kind: Kind = "chat", /, **changes: Any) -> Json:
         """A short greedy request with `changes`; one that is `...` is left out."""
         body: Json = {"model": self.model, "max_tokens": LENGTH, "temperature": 0, "seed": 1}
-        body |= {"prompt": PROMPT} if kind == "completion" else {"messages": [{"role": "user", "content": PROMPT}]}
+        body |= {"prompt": TEXT} if kind == "completion" else {"messages": [{"role": "user", "content": PROMPT}]}
         return {name: value for name, value in {**body, **changes}.items() if value is not ...}
 
     async def ask(self, kind: Kind = "chat", /, *, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cloud.conformance.case import Findings, case
-from cloud.conformance.target import LENGTH, PROMPT, Answer, Target
+from cloud.conformance.target import LENGTH, PROMPT, TEXT, Answer, Target
 from cloud.conformance.transcript import Kind
 
 EARLIEST, LATEST = 1_500_000_000, 10_000_000_000
@@ -136,7 +136,7 @@ async def completion_limit_names(target: Target, see: Findings) -> None:
 async def prompts(target: Target, see: Findings) -> None:
     """A prompt may be token ids, or a list that holds one prompt."""
     text = see.ok(await target.kept("completion")).said()
-    listed = see.offered(await target.ask("completion", prompt=[PROMPT]), "prompt")
+    listed = see.offered(await target.ask("completion", prompt=[TEXT]), "prompt")
     see.strictly(listed.said() == text, "a list of one prompt gets another answer")
     answer = see.offered(await target.ask("completion", prompt=[5, 6, 7], max_tokens=2), "prompt")
     used = answer.usage("prompt_tokens")

@@ -12,6 +12,7 @@ from cloud.conformance.schemas.shapes import (
     array,
     choice,
     const,
+    loosened,
     nullable,
     record,
     ref,
@@ -51,14 +52,13 @@ MODEL = record(
 MODEL_LIST = record({"object": const("list"), "data": array(ref("Model"))})
 
 _CODE: Schema = {**nullable(STRING), LOOSE: {"type": ["string", "integer", "null"]}}
-ERROR = record(
-    {
-        "error": record(
-            {"message": {"type": "string", "minLength": 1}, "type": STRING, "param": nullable(STRING), "code": _CODE},
-            spared=["type", "param", "code"],
-        )
-    }
+_MESSAGE: Schema = {"type": "string", "minLength": 1}
+_TOLD = record(
+    {"message": _MESSAGE, "type": STRING, "param": nullable(STRING), "code": _CODE}, spared=["type", "param", "code"]
 )
+# Clients find their message as long as `error` is there, whatever it is.
+_SOME_ERROR: Schema = {"properties": {"error": {"anyOf": [_MESSAGE, loosened(_TOLD)]}}, "required": ["error"]}
+ERROR: Schema = {**record({"error": _TOLD}), LOOSE: {"type": "object", **_SOME_ERROR}}
 
 SCHEMAS: Mapping[str, Schema] = {
     "ChatCompletion": answers.CHAT_COMPLETION,

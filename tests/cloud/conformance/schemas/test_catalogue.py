@@ -124,6 +124,9 @@ CHAT, CHUNK = "ChatCompletion", "ChatCompletionChunk"
         ("Error", "error.param", ..., True),
         ("Error", "error.message", ..., False),
         ("Error", "object", "error", True),
+        ("Error", "error", "no", True),
+        ("Error", "error", "", False),
+        ("Error", "error", None, False),
     ],
 )
 def test_wrong_values_are_stopped(name: str, path: str, value: Any, compatible: bool) -> None:

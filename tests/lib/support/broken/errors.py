@@ -43,7 +43,7 @@ ERRORS: list[Broken] = [
     ("errors.messages", STRICT, "not named", error(param="body")),
     (
         "errors.messages",
-        COMPATIBLE,
+        STRICT,
         "an unknown role is a user",
         ask_by(
             lambda g: {**g, "messages": [{"content": "x", **m, "role": "user"} for m in g["messages"] if m != "hi"]}
