@@ -18,6 +18,7 @@ _FIGURES: Json = {
     "tokens_per_step": 3.0,
     "seed": 7,
     "nodes": "any",
+    "cost": "0.0000105",
 }
 _WEATHER: Json = {
     "type": "function",
@@ -180,6 +181,8 @@ _MODEL: Json = {
     "created": 1764547200,
     "owned_by": "nexus",
     "context_length": 32768,
+    "max_output_length": 32768,
+    "pricing": {"prompt": "0.0000005", "completion": "0.0000015", "input_cache_read": "0.00000025"},
     "supported_parameters": ["max_tokens", "seed", "stop", "temperature", "top_p"],
 }
 MODEL_ANSWERS: dict[str, Json] = {"model": {"value": _MODEL}}

@@ -53,7 +53,8 @@ async def details(target: Target, see: Findings) -> None:
     told = [name for name in names if card.get(name) is not None]
     if not told:
         raise NotOffered("the list tells none of these")
-    see.strictly(card.get("context_length"), "no context_length")
+    missing = [name for name in names if name not in told]
+    see.strictly(not missing, f"{', '.join(missing)} missing")
     parameters = card.get("supported_parameters") or []
     see.strictly({"temperature", "max_tokens", "stop"} <= set(parameters), "supported_parameters lack common ones")
     if pricing := card.get("pricing"):

@@ -34,6 +34,7 @@ ANSWERS: list[Broken] = [
         body_of("/v1/models", with_card(pricing={"prompt": 1, "completion": 1})),
     ),
     ("models.details", STRICT, "no context", body_of("/v1/models", with_card(context_length=None))),
+    ("models.details", STRICT, "no prices", body_of("/v1/models", with_card(pricing=...))),
     ("headers.request_id", STRICT, "none", Defect(raw=header("x-request-id", None))),
     ("headers.request_id", STRICT, "always the same", Defect(raw=header("x-request-id", "req_1"))),
     ("headers.client_request_id", STRICT, "none", Defect(raw=header("x-client-request-id", None))),
