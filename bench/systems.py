@@ -131,6 +131,7 @@ def gateway(verifier: System, folder: Path) -> Iterator[System]:
     env = {"NEXUS_GATEWAY_BROKER__K": str(MAX_DRAFT), "NEXUS_GATEWAY_BROKER__AHEAD": str(AHEAD)}
     env["NEXUS_GATEWAY_BROKER__CANDIDATES"] = str(CANDIDATES)
     env["NEXUS_GATEWAY_LOG__LEVEL"] = "warning"
+    env["NEXUS_GATEWAY_DATABASE"] = str(folder / "gateway.db")
     server = Server(nexus(*arguments, "--api-keys-file", str(keys)), folder / "gateway.log", env=env)
     try:
         deadline = time.monotonic() + 60
