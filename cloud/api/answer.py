@@ -184,7 +184,8 @@ class GenerationResponse(Response):
     def _chunk(self, choices: list[Json]) -> Json:
         chunk = self._shape.chunk(choices)
         if self._job.include_usage:
-            chunk["usage"] = None
+            told = self._job.continuous_usage and self._totals.counted
+            chunk["usage"] = usage_object(self._totals) if told else None
         return chunk
 
     # --- both ---

@@ -12,6 +12,7 @@ from cloud.api.upstream.pool import VerifierPool
 from shared.draftport.messages import GATEWAY_ARG, STREAM_ARG
 from shared.ids import StreamId
 
+_COUNT_ONCE = {"include_usage": True}
 _COUNT_ALWAYS = {"include_usage": True, "continuous_usage_stats": True}
 SEED_BITS = 53
 """Fresh seeds fit into a JavaScript number, so that any caller can send them back."""
@@ -57,7 +58,7 @@ class Generation:
             "n": 1,
             "seed": self.seed + index,
             "stream": True,
-            "stream_options": {"include_usage": True} if self._counted else _COUNT_ALWAYS,
+            "stream_options": _COUNT_ALWAYS if self.job.continuous_usage or not self._counted else _COUNT_ONCE,
             "vllm_xargs": {
                 **beside["vllm_xargs"],
                 STREAM_ARG: self._streams[index],

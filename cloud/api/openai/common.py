@@ -27,6 +27,8 @@ StopString = Annotated[str, Field(min_length=1)]
 
 class StreamOptions(Strict):
     include_usage: bool = False
+    continuous_usage_stats: bool = False
+    """vLLM's, and what load generators send: with `include_usage`, each chunk tells the usage so far."""
 
 
 class NexusOptions(Strict):
@@ -95,6 +97,8 @@ class GenerationRequest(Strict):
     stop: StopString | Annotated[list[StopString], Field(min_length=1, max_length=4)] | None = None
     seed: Annotated[int, Field(ge=0, le=SEED_MAX)] | None = None
     n: Annotated[int, Field(ge=1, le=CHOICES_MAX)] = 1
+    ignore_eos: bool = False
+    """vLLM's: go on to the output limit, for measurements."""
     user: str | None = None
     nexus: NexusOptions = NexusOptions()
 
@@ -143,6 +147,8 @@ class GenerationRequest(Strict):
         }
         if (limit := self.output_limit()) is not None:
             payload["max_tokens"] = limit
+        if self.ignore_eos:
+            payload["ignore_eos"] = True
         return payload
 
     def engine_arguments(self) -> dict[str, Any]:
@@ -171,6 +177,7 @@ class GenerationRequest(Strict):
             stops=tuple(payload["stop"]),
             stream=self.stream,
             include_usage=self.stream_options is not None and self.stream_options.include_usage,
+            continuous_usage=self.stream_options is not None and self.stream_options.continuous_usage_stats,
             logprobs=logprobs,
             trace=self.nexus.trace,
             policy=self.nexus.to_policy(),

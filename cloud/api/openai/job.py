@@ -44,6 +44,8 @@ class Job:
     """None when the answer calls no tools."""
     has_calls: bool = False
     """The conversation so far has tool calls."""
+    continuous_usage: bool = False
+    """With `include_usage`: each chunk tells the usage so far."""
     top_logprobs: int | None = None
     """Alternatives for each token that the caller wants to see; none: as many as the engine lists."""
 

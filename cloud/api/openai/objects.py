@@ -13,6 +13,7 @@ Json = dict[str, Any]
 
 SUPPORTED_PARAMETERS = (
     "frequency_penalty",
+    "ignore_eos",
     "logit_bias",
     "logprobs",
     "max_completion_tokens",

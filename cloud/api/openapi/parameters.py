@@ -5,7 +5,8 @@ PARAMETERS: dict[str, str] = {
     "messages": "The conversation so far; the content of a message is a string or a list of text parts.",
     "prompt": "One prompt: a string, token ids, or a list that holds one of either.",
     "stream": "Send the answer in pieces as it is made.",
-    "stream_options": "Only with `stream`. `include_usage` adds a last chunk with `usage` and no choices.",
+    "stream_options": "Only with `stream`. `include_usage` adds a last chunk with `usage` and no choices; with it, "
+    "`continuous_usage_stats` (not OpenAI's) tells the usage so far in each chunk.",
     "max_tokens": "Most output tokens. Text completions have 16 by default; chat as many as fit.",
     "max_completion_tokens": "The newer name of `max_tokens`; it wins when both are given.",
     "temperature": "Spread of the sampling; 0 is greedy.",
@@ -18,6 +19,7 @@ PARAMETERS: dict[str, str] = {
     "logit_bias": "Token ids of the model with what is added to their logits, -100 to 100.",
     "stop": "Up to four strings; the answer ends exactly before the first of them.",
     "seed": "The same seed gives the same tokens, whoever drafts; choice i of `n` uses `seed` + i.",
+    "ignore_eos": "Go on to the output limit whatever the model says; for measurements.",
     "n": "How many choices; the prompt counts once.",
     "logprobs": "Log probabilities of the output tokens, always the target model's: `true` (chat), or how many "
     "alternatives (text completions).",
@@ -40,8 +42,8 @@ PARAMETERS: dict[str, str] = {
     "nexus.trace": "Add the origin of every token to the answer.",
 }
 
-EXTENSIONS = frozenset({"top_k", "min_p", "repetition_penalty", "nexus"})
-"""Not OpenAI's: the first three are vLLM's and others', the last is ours."""
+EXTENSIONS = frozenset({"top_k", "min_p", "repetition_penalty", "ignore_eos", "nexus"})
+"""Not OpenAI's: the first four are vLLM's and others', the last is ours."""
 STRUCTURE = frozenset({"model", "messages", "prompt"})
 """Fields that are the request itself, not parameters of it."""
 UNLISTED = frozenset({"user", "metadata", "store", "nexus", "safety_identifier", "prompt_cache_key"})

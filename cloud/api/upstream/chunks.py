@@ -172,6 +172,11 @@ def read_chunk(data: bytes, asked: errors.Asked) -> list[Piece]:
         status = chunk.error.code if isinstance(chunk.error.code, int) else 500
         raise errors.from_status(status, chunk.error.message, chunk.error.param, asked)
     pieces: list[Piece] = []
+    if (usage := chunk.usage) is not None:  # first, as it counts the chunk's own tokens
+        details, more = usage.prompt_tokens_details, usage.completion_tokens_details
+        cached = details.cached_tokens if details and details.cached_tokens else 0
+        reasoning = more.reasoning_tokens if more else None
+        pieces.append(Usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning))
     for choice in chunk.choices:
         delta = choice.delta or ChunkDelta(content=choice.text)
         piece = Delta(
@@ -183,11 +188,6 @@ def read_chunk(data: bytes, asked: errors.Asked) -> list[Piece]:
         )
         if piece != _NOTHING:
             pieces.append(piece)
-    if (usage := chunk.usage) is not None:
-        details, more = usage.prompt_tokens_details, usage.completion_tokens_details
-        cached = details.cached_tokens if details and details.cached_tokens else 0
-        reasoning = more.reasoning_tokens if more else None
-        pieces.append(Usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning))
     return pieces
 
 

@@ -78,6 +78,7 @@ COMMON: dict[str, st.SearchStrategy[Json]] = {
     "stop": st.text(min_size=1, max_size=4) | st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=4),
     "seed": st.integers(0, 2**53),
     "n": st.integers(1, 3),
+    "ignore_eos": st.booleans(),
     "user": TEXT,
     "nexus": NEXUS,
 }
