@@ -24,7 +24,7 @@ from cloud.api.settings import GatewaySettings, VerifierSettings
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(600)]
 
 TOKENS = 300
-TRIALS = 4
+TRIALS = 3
 ENDLESS: dict[str, Any] = {
     "model": "smollm2-135m",
     "max_tokens": TOKENS,

@@ -43,6 +43,13 @@ ANSWERS = {
     "no call": "Just <b>text</b>, 東京 and 1 < 2.",
     "the beginning of a tag": "Almost a call: <tool",
     "a tag and no call": "Use <tool_call> like this.",
+    "bare": CALL[12:-13],
+    "bare twice": f"{CALL[12:-13]}\n{OTHER[12:-13]}\n",
+    "a block of code": f"```json\n{CALL[12:-13]}\n```",
+    "bare and cut off": CALL[12:60],
+    "JSON that is no call": '{"name": "weather report", "arguments": {}}',
+    "JSON of another kind": '{"name": "weather", "args": {}}',
+    "JSON that begins as a call": '{"name": "wea',
     "cut off": CALL[:60],
     "cut off in the name": CALL[:22],
 }
@@ -60,8 +67,8 @@ def answer(folder: Path, text: str, group: int | None) -> Whole:
     ToolParserManager.import_tool_parser(tool_parser.__name__)
     parser_class = ParserManager.get_parser(tool_parser_name=HERMES_PARSER, enable_auto_tools=True, tokenizer=tokenizer)
     assert parser_class is not None
-    parser = parser_class(tokenizer, TOOLS)
     request = ChatCompletionRequest(messages=[{"role": "user", "content": "x"}], tools=TOOLS, tool_choice="auto")
+    parser = parser_class(tokenizer, request.tools)
     stream = DecodeStream(skip_special_tokens=False)
     choice = Choice(0, JOB)
     rng = random.Random(1)
@@ -122,6 +129,18 @@ def test_what_is_called(small_model: Path) -> None:
     assert len({call.id for call in whole.calls}) == 2 and all(call.id.startswith("call_") for call in whole.calls)
     assert (whole.text, whole.reason) == (None, "tool_calls")
     assert answer(small_model, ANSWERS["text before"], 3).text == "Let me look.\n\n"
-    for name in ("no call", "the beginning of a tag", "a tag and no call", "cut off in the name"):
+    for name, count in (("bare", 1), ("bare twice", 2), ("a block of code", 1)):
+        whole = answer(small_model, ANSWERS[name], 3)
+        assert [json.loads(call.text()) for call in whole.calls] == [ARGUMENTS, {}][:count], name
+        assert (whole.text, whole.reason) == (None, "tool_calls"), name
+    for name in (
+        "JSON that is no call",
+        "JSON of another kind",
+        "JSON that begins as a call",
+        "no call",
+        "the beginning of a tag",
+        "a tag and no call",
+        "cut off in the name",
+    ):
         whole = answer(small_model, ANSWERS[name], 2)  # nothing of the text is lost
         assert (whole.text, whole.calls, whole.reason) == (ANSWERS[name], [], "stop"), name
