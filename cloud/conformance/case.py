@@ -73,10 +73,9 @@ class Findings:
 
     def schema(self, name: str, value: object) -> None:
         """Against a published schema, at both levels."""
-        if loose := problems(name, value, "compatible"):
-            self.faults += [("compatible", each) for each in loose]
-        else:
-            self.faults += [("strict", each) for each in problems(name, value)]
+        if strict := problems(name, value):
+            loose = problems(name, value, "compatible")
+            self.faults += [("compatible", each) for each in loose] or [("strict", each) for each in strict]
 
     def ok(self, answer: "Answer") -> "Answer":
         """The case needs an answer with status 200, which holds what was asked for."""

@@ -1,7 +1,7 @@
 """A streamed answer as it was received, and the rules that hold for every stream."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ from cloud.terminal.sse import SseParser, StreamBroken
 Kind = Literal["chat", "completion"]
 Rule = Literal["form", "schema", "head", "characters", "usage", "done", "finish", "role", "tools"]
 Json = dict[str, Any]
+Check = Callable[[str, Any, Level], list[str]]
+"""As `judge.problems`."""
 DONE = "[DONE]"
 
 
@@ -108,19 +110,21 @@ class Transcript:
 
     # --- rules ---
 
-    def faults(self) -> list[Fault]:
-        """Everything that is wrong with the stream by the rules of streaming, schemas included."""
-        return [*self.broken, *self._schema(), *self._heads(), *self._usage(), *self._ends(), *self._choices()]
+    def faults(self, check: Check = problems) -> list[Fault]:
+        """Everything that is wrong with the stream by the rules of streaming; `check` sees to the schemas."""
+        return [*self.broken, *self._schema(check), *self._heads(), *self._usage(), *self._ends(), *self._choices()]
 
-    def _schema(self) -> Iterator[Fault]:
+    def _schema(self, check: Check) -> Iterator[Fault]:
         name = "ChatCompletionChunk" if self.kind == "chat" else "CompletionChunk"
         values = [(name, chunk) for chunk in self.chunks]
         if self.error is not None:
             values.append(("Error", self.error))
         seen = set()
         for name, value in values:
-            loose = problems(name, value, "compatible")
-            for problem in loose or problems(name, value):
+            if not (strict := check(name, value, "strict")):
+                continue
+            loose = check(name, value, "compatible")
+            for problem in loose or strict:
                 if problem not in seen:
                     seen.add(problem)
                     yield Fault("compatible" if loose else "strict", "schema", f"{name} {problem}")

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from support import played_vllm
 from support.defects import Spoiled
+from support.published import Published
 
 from cloud.api.accounts.keys import SCOPES, Terms
 from cloud.api.accounts.money import Nano
@@ -88,7 +89,8 @@ def gateway_before(engine: ASGIApp, folder: str) -> Iterator[Judged]:
             database=MEMORY,
         )
         gateway = create_app(settings, Attached(settings.to_draft_ports()))
-        spoiled = Spoiled(gateway)
+        published = Published(gateway)
+        spoiled = Spoiled(published)
         secrets = []
 
         async def give_key() -> None:
@@ -96,6 +98,7 @@ def gateway_before(engine: ASGIApp, folder: str) -> Iterator[Judged]:
 
         with running(uvicorn_config(spoiled, settings), give_key) as url:
             yield Judged(url + "/v1", spoiled, secrets[0])
+        published.check()
 
 
 @pytest.fixture(scope="module")

@@ -101,4 +101,4 @@ def test_what_strays_from_the_document_is_found(served, defect):
     served.spoiled.defect = defect
     [operation] = [each for each in OPERATIONS if each.path == "/v1/completions"]
     with pytest.raises(FailureGroup):
-        assert [try_requests(served, operation, mode, 15) for mode in (FITTING, WRONG)]
+        assert [try_requests(served, operation, mode, 100) for mode in (FITTING, WRONG)]

@@ -325,7 +325,7 @@ def limits() -> Limits:
 
 @pytest.fixture
 def judged() -> bool:
-    """Whether each answer is judged by OpenAI's published schema, which takes longer than the answer."""
+    """Whether each answer is judged by OpenAI's published schema."""
     return True
 
 

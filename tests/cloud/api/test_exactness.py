@@ -173,12 +173,6 @@ def limits() -> Limits:
 
 
 @pytest.fixture
-def judged() -> bool:
-    """Other tests see to the form."""
-    return False
-
-
-@pytest.fixture
 def verifier() -> TokenEngine:
     return TokenEngine()
 

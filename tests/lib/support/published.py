@@ -6,10 +6,12 @@ import re
 from functools import cache
 from typing import Any
 
+import jsonschema_rs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloud.api.openapi.document import document
-from cloud.conformance.schemas.judge import problems
+from cloud.conformance.schemas.catalogue import SCHEMAS
+from cloud.conformance.schemas.judge import Level, problems
 from cloud.conformance.transcript import Kind, Transcript, loads
 
 _STREAMS: dict[str, tuple[Kind, str]] = {
@@ -49,6 +51,17 @@ def undocumented(method: str, path: str, start: Message) -> list[str]:
     found = [] if kind in responses[str(status)]["content"] else [f"content type {kind!r} is not documented"]
     needed = [name for name in responses[str(status)]["headers"] if name in ("X-Request-Id", "Retry-After")]
     return found + [f"no header {name}" for name in needed if name.lower() not in headers]
+
+
+@cache
+def _quick(name: str) -> jsonschema_rs.Draft202012Validator:
+    root = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": dict(SCHEMAS)}}
+    return jsonschema_rs.Draft202012Validator(root)
+
+
+def check(name: str, value: Any, level: Level = "strict") -> list[str]:
+    """As `problems`, many times as fast where there are none."""
+    return [] if _quick(name).is_valid(value) else problems(name, value, level)
 
 
 class Published:
@@ -105,7 +118,7 @@ class Published:
             return [f"content type {kind!r}"]
         self.judged += 1
         name = self._name(path, start["status"])
-        return problems(name, loads(answered)) if name else []
+        return check(name, loads(answered)) if name else []
 
     def _stream(self, path: str, asked: bytes, answered: bytes, complete: bool) -> list[str]:
         request: dict[str, Any] = json.loads(asked or b"{}")
@@ -114,7 +127,7 @@ class Published:
             answered, _STREAMS[path][0], n=request.get("n") or 1, include_usage=usage, complete=complete
         )
         self.judged += len(stream.chunks)
-        return [fault.text for fault in stream.faults()]
+        return [fault.text for fault in stream.faults(check)]
 
     @staticmethod
     def _name(path: str, status: int) -> str | None:
