@@ -122,8 +122,9 @@ class Ledger:
                 return True
             try:
                 sums = await self._store.record(batch)
-            except NexusError as error:
-                log.warning("charges cannot be recorded yet", waiting=len(self._queue), error=str(error))
+            except Exception as error:  # whatever it is, nothing is lost, and it is tried again
+                unforeseen = None if isinstance(error, NexusError) else error
+                log.warning("charges cannot be recorded yet", waiting=len(self._queue), exc_info=unforeseen)
                 return False
             for charge in batch:
                 self._queue.popleft()

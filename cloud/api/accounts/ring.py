@@ -101,9 +101,10 @@ class KeyRing:
         """As `refresh`, but goes on with what is known when the store is silent."""
         try:
             await self._ask()
-        except NexusError as error:
+        except Exception as error:  # whatever it is, the next look may do
             if not self._silent:
-                log.warning("keys cannot be read; those known stay in force", error=str(error))
+                unforeseen = None if isinstance(error, NexusError) else error
+                log.warning("keys cannot be read; those known stay in force", exc_info=unforeseen)
             self._silent = True
             self._asked = self._monotonic()
 

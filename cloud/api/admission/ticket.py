@@ -13,6 +13,8 @@ from cloud.api.admission.meter import Meter
 
 OUTPUT_GUESS = 256
 """Output tokens that a choice is counted with while it runs when its request sets no limit."""
+LONGEST_CONTEXT = 1 << 20
+"""Taken for models that do not tell theirs, tokens."""
 BYTES_PER_TOKEN = 4
 TEMPLATE_TOKENS = 256
 """Most that a chat template adds to a prompt beyond one token for each byte of the request."""
@@ -37,8 +39,9 @@ class Ask:
     def bounds(self) -> Bounds:
         """The most that it can take: a token has at least one byte."""
         prompt = self.body_bytes + TEMPLATE_TOKENS
-        output = self.output_limit if self.output_limit is not None else self.context
-        return Bounds(prompt, output if output is not None else OUTPUT_GUESS, self.choices, self.context)
+        context = self.context if self.context is not None else LONGEST_CONTEXT
+        output = self.output_limit if self.output_limit is not None else context
+        return Bounds(prompt, output, self.choices, context)
 
     def estimate(self) -> int:
         """What it will take, about; at least 1."""

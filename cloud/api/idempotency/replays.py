@@ -308,8 +308,9 @@ class Replays:
                 if self._clock() - purged >= PURGE_S:
                     purged = self._clock()
                     await self._store.purge(purged, self._settings.max_total_bytes)
-            except NexusError as error:
-                log.warning("stored answers cannot be looked after", error=str(error))
+            except Exception as error:  # whatever it is, the next time may do
+                unforeseen = None if isinstance(error, NexusError) else error
+                log.warning("stored answers cannot be looked after", exc_info=unforeseen)
             await asyncio.sleep(RENEW_S)
 
 

@@ -12,6 +12,7 @@ from support.waiting import until
 from cloud.api.accounts.keys import KeyId, Terms
 from cloud.api.accounts.money import nano
 from cloud.api.settings import AdmissionOptions, PriceOptions
+from cloud.api.store.database import Database
 
 CHAT = "/v1/chat/completions"
 GOOD = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
@@ -177,6 +178,48 @@ async def leave(gateway, headers, body):
         await asyncio.gather(task, return_exceptions=True)
     await gateway.verifier.gone.wait()
     await handle.released.wait()
+
+
+class TestDatabase:
+    """With a database behind it."""
+
+    @pytest.fixture
+    def extra(self, tmp_path):
+        return {"prices": PRICES, "database": str(tmp_path / "gateway.db")}
+
+    async def test_a_request_waits_for_no_database(self, gateway, make_key, monkeypatch):
+        """Neither key nor budget is read for it; its charge is written after it, by itself."""
+        key, headers = await make_key(monthly_budget=nano("1"), requests_per_minute=100)
+        reads = []
+        read = Database.read
+
+        async def read_counted(database, work):
+            reads.append(asyncio.current_task())
+            return await read(database, work)
+
+        monkeypatch.setattr(Database, "read", read_counted)
+        monkeypatch.setattr(Database, "write", held := Held(Database.write))
+        answers = await asyncio.gather(*(gateway.post(GOOD, headers=headers) for _ in range(5)))
+        assert [answer.status_code for answer in answers] == [200] * 5
+        assert {task.get_coro().__qualname__ for task in reads} <= {"KeyRing.run"}
+        held.gate.set()
+        await until(lambda: not gateway.app.state.accounts.ledger.waiting)
+        assert len(await charges(gateway, key)) == 5
+
+
+class Held:
+    """Holds every write back until its gate is opened."""
+
+    def __init__(self, write):
+        self.gate = asyncio.Event()
+        self._write = write
+
+    def __get__(self, database, _):
+        async def write(work):
+            await self.gate.wait()
+            return await self._write(database, work)
+
+        return write
 
 
 class TestLeaving:

@@ -14,7 +14,7 @@ from cloud.api.accounts.keys import ApiKey, KeyId, Terms
 from cloud.api.accounts.ledger import BACKLOG_LIMIT, Ledger
 from cloud.api.accounts.memory import MemoryAccounts
 from cloud.api.accounts.money import Nano
-from shared.errors import InsufficientQuota, InvalidInput, NotFound, Unavailable
+from shared.errors import InsufficientQuota, InvalidInput, NotFound, Unauthorized, Unavailable
 
 MONTH_S = 31 * 86400
 
@@ -133,6 +133,46 @@ async def test_a_silent_store_loses_no_charge(clock, make_charge, monkeypatch):
     await ledger.close()
     assert ledger.waiting == 0 and await store.spending("2026-11") == {"key_a": BACKLOG_LIMIT}
     assert ledger.reserve(key(), Nano(0))
+
+
+async def test_a_fault_of_the_store_ends_nothing(clock, make_charge, make_key, monkeypatch):
+    """An error that nobody foresaw stops neither the writing of charges nor the watch on keys."""
+
+    class Faulty(MemoryAccounts):
+        faults = 3
+
+        def fail(self):
+            if self.faults:
+                self.faults -= 1
+                raise RuntimeError("a fault")
+
+        async def record(self, charges):
+            self.fail()
+            return await super().record(charges)
+
+        async def changes(self, since):
+            self.fail() if since else None
+            return await super().changes(since)
+
+    async def pause(_):
+        await pauses(0)
+
+    pauses = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    store = Faulty()
+    new = make_key()
+    await store.add(new)
+    accounts = Accounts(store, clock=clock)
+    await accounts.start()
+    charge = make_charge()
+    accounts.ledger.settle(accounts.ledger.reserve(key(), Nano(0)), charge)
+    await store.revoke(new.key.id, 5)
+    for _ in range(1000):
+        await pauses(0)
+    with pytest.raises(Unauthorized, match="revoked"):
+        await accounts.ring.identify(new.secret.encode())
+    assert list(await store.charges(charge.key_id, 9)) == [charge] and store.faults == 0
+    await accounts.stop()
 
 
 async def test_running_ledger_writes_by_itself(store, clock, make_charge):

@@ -138,5 +138,6 @@ def test_estimates_and_bounds():
     """A bound is never below what can happen; without a limit the whole context counts."""
     assert ask(output_limit=None).bounds().completion == 1000
     assert ask(context=None, output_limit=None).estimate() == 10 + 256
+    assert ask(context=None, output_limit=None).bounds().completion >= 10**6
     assert ask(body_bytes=10**6, choices=3, output_limit=5000).estimate() == 1000 + 3 * 1000
     assert ask(body_bytes=0, output_limit=0).estimate() == 1
