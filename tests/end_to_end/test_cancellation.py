@@ -77,6 +77,7 @@ async def gateway(verifier: Verifier) -> AsyncIterator[tuple[str, int, Watched]]
     """Host, port and what it sees of the engine."""
     settings = GatewaySettings(
         port=0,
+        database=":memory:",
         api_keys=[API_KEY],  # type: ignore[list-item]
         verifiers=[VerifierSettings(url=verifier.url, draft_ports=[verifier.draft_port])],
     )
