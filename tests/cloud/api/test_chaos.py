@@ -84,7 +84,7 @@ class Caller:
         return self
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_whatever_callers_do(gateway, seed):
     """Afterwards every place, limit and hold is free; what keys have spent is what is recorded, within their budgets;
     what has one Idempotency-Key was paid at most once, and whoever got an answer got the same one.
