@@ -19,6 +19,8 @@ KEY = os.environ["NEXUS_API_KEY"]
 LIMITED_KEY = os.environ["NEXUS_LIMITED_KEY"]
 """May have one choice generated at once."""
 MODEL = os.environ["NEXUS_MODEL"]
+TOKENIZER = os.environ.get("NEXUS_TOKENIZER", "")
+"""The model's folder, for clients that count tokens."""
 SWITCH = os.environ["NEXUS_SWITCH"]
 QUESTION = [{"role": "user", "content": "Name three colours of the sea."}]
 _checks = []

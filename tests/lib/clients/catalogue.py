@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -32,15 +33,21 @@ class Client:
     def versions(self) -> dict[str, str]:
         """Of `packages`, as locked."""
         if self.kind == "ours":
-            from importlib.metadata import version
-
-            return {name: version(name) for name in self.packages}
+            return {name: _installed(name) for name in self.packages}
         text = self.lock.read_text()
         if self.kind == "node":
             entries = json.loads(text)["packages"]
             return {name: entries[f"node_modules/{name}"]["version"] for name in self.packages}
         found = {name: re.search(rf"^{re.escape(name)}==(\S+)", text, re.MULTILINE) for name in self.packages}
         return {name: match[1] for name, match in found.items() if match}
+
+
+def _installed(name: str) -> str:
+    """vLLM's build for CPUs has a name of its own."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return version(f"{name}-cpu")
 
 
 CLIENTS = (
@@ -53,4 +60,6 @@ CLIENTS = (
     Client("instructor", "python", ("instructor", "openai"), "instructor_models.py"),
     Client("llm-comply", "python", ("llm-comply",), "llm_comply.py"),
     Client("compatcanary", "node", ("compatcanary",), "compatcanary.mjs"),
+    Client("guidellm", "python", ("guidellm",), "guidellm_load.py", load=True),
+    Client("vllm-bench", "ours", ("vllm",), "vllm_bench.py", load=True),
 )

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from shared.paths import cache_dir
 
 _SETUP = Path(__file__).resolve().parents[3] / "tools" / "setup.py"
 _LIMIT_S = 900
+LEFT_OUT = re.compile(r"^([\w-]+)==\S+ ; sys_platform == 'never'", re.MULTILINE)
+"""What a lock names and does not install: torch, 3 GB, is the one of this repository's own environment."""
 NODE_MAJOR = 22
 """What the newest versions of the Node clients need."""
 
@@ -86,6 +89,11 @@ def _python(lock: Path, folder: Path) -> None:
     python = str(folder / "bin" / "python")
     install = [str(uv), "pip", "install", "--quiet", "--python", python, "--require-hashes", "--no-deps"]
     _run(lock, [*install, "-r", str(lock)], env)
+    if "torch" in LEFT_OUT.findall(lock.read_text()):
+        site = next(folder.glob("lib/python*/site-packages"))
+        ours = next(Path(sys.prefix).glob("lib/python*/site-packages"))
+        # Comes last: what the environment has itself is its own.
+        (site / "zz_torch_of_nexus.pth").write_text(f"{ours}\n")
 
 
 def _installer_environment(folder: Path) -> dict[str, str]:

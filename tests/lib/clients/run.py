@@ -24,6 +24,7 @@ from rich.table import Table
 from clients import environments
 from clients.catalogue import CLIENTS, SCENARIOS, Client
 from clients.stack import MODEL, Stack, running
+from shared.models.resolve import resolve
 
 LIMIT_S = 600
 WHY_LINES = 25
@@ -114,11 +115,14 @@ def _run(console: Console, outcome: Outcome, folder: Path, stack: Stack) -> None
     client = outcome.client
     console.print(f"\n[bold]{client.name}[/] {_versions(client)}", highlight=False)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "LLM_"))}
+    told = stack.environment()
+    if client.load:
+        told["NEXUS_TOKENIZER"] = str(resolve(stack.model))
     argv = environments.command(client, folder, SCENARIOS / client.scenario)
     began = time.monotonic()
     with subprocess.Popen(
         argv,
-        env={**kept, **stack.environment(), "TMPDIR": _temporary(folder, client)},
+        env={**kept, **told, "TMPDIR": _temporary(folder, client)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
