@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.bodies import CHAT, COMPLETION, TEXT, nearly, spelled
 from support.waiting import until
 
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 CHAT_PATH, COMPLETIONS_PATH = "/v1/chat/completions", "/v1/completions"
 INTERNAL = re.compile(
     r"Traceback|File \"|\.py\b|/(?:usr|root|home|opt|work|tmp)/|0x[0-9a-f]{6}|pydantic|msgspec|starlette|fastapi"
@@ -52,7 +53,7 @@ HEADERS = st.dictionaries(
         ]
     ),
     st.sampled_from(["", "text/html", "application/json; charset=utf-16", "multipart/form-data", "gzip", "a" * 8000])
-    | st.sampled_from(["100-continue", "*/*", "\x7f", "1", "-1", "9" * 40, "../../x", "a b", "é"])
+    | st.sampled_from(["100-continue", "*/*", "1", "-1", "9" * 40, "../../x", "a b", "é"])
     | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40).map(str.strip),
     max_size=4,
 )
