@@ -19,6 +19,8 @@ BIAS_MAX = 100.0
 BIASES_MAX = 1024
 """Most entries of `logit_bias`: each is looked at in every step."""
 CHOICES_MAX = 8
+NAME_MAX = 64
+"""Characters of an unknown field's name that an error repeats."""
 PARSED_AT_ONCE = 16 << 10
 """Largest body in bytes that is parsed on the event loop: well under a millisecond for an ordinary one."""
 SEED_MAX = 2**63 - 1 - CHOICES_MAX
@@ -221,6 +223,7 @@ def _explain(error: ValidationError) -> InvalidInput:
     first = max(branches, key=lambda d: len(field_name(d["loc"])))
     param = field_name(first["loc"])
     if first["type"] == "extra_forbidden":
+        param = _unknown(first["loc"])
         return InvalidInput(f"Unknown parameter: `{param}`.", param=param)
     if first["type"] == "missing":
         return InvalidInput(f"Missing required parameter: `{param}`.", param=param)
@@ -230,6 +233,15 @@ def _explain(error: ValidationError) -> InvalidInput:
 def _words(detail: ErrorDetails) -> str:
     message = detail["msg"].removeprefix("Value error, ")
     return message[0].lower() + message[1:] + ("" if message.endswith(".") else ".")
+
+
+def _unknown(loc: tuple[int | str, ...]) -> str:
+    """The place of a field that nobody knows; its name is the caller's, of any length and any characters."""
+    name = str(loc[-1])
+    shown = "".join(c if c.isprintable() and c != "`" else "?" for c in name[:NAME_MAX])
+    shown += "…" if len(name) > NAME_MAX else ""
+    parent = field_name(loc[:-1])
+    return (shown or "body") if parent == "body" else f"{parent}.{shown}"
 
 
 def field_name(loc: tuple[int | str, ...]) -> str:

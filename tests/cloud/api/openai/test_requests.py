@@ -86,6 +86,7 @@ BOTH = [(CHAT, ChatRequest), (COMPLETION, CompletionRequest)]
         ({"nexus": {"privacy": "own_nodes"}}, "nexus.privacy"),
         ({"nexus": {"privacy": "nobody"}}, "nexus.privacy"),
         ({"nexus": {"max_price": 1}}, "nexus.max_price"),
+        ({"nexus": {"max_price": "cheap"}}, "nexus.max_price"),
         ({"nexus": {"odd": 1}}, "nexus.odd"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools"),
@@ -138,6 +139,24 @@ def test_invalid_chat_field_is_named(change, param):
         parse(msgspec.json.encode(CHAT | change), ChatRequest)
     assert caught.value.param == param
     assert param.split("[")[0].split(".")[-1] in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"x" * 100_000: 1}, "x" * 64 + "…"),
+        ({"a-b c": 1}, "a-b c"),
+        ({"a`\n\u202e": 1}, "a???"),
+        ({"": 1}, "body"),
+        ({"nexus": {"a-b": 1}}, "nexus.a-b"),
+        ({"messages": [{"role": "user", "content": "x", "/" * 1000: 1}]}, "messages[0]." + "/" * 64 + "…"),
+    ],
+)
+def test_an_unknown_field_is_named_as_far_as_helps(change, param):
+    """Whatever its name is, and however long."""
+    with pytest.raises(InvalidInput) as caught:
+        parse(msgspec.json.encode(CHAT | change), ChatRequest)
+    assert caught.value.param == param and f"`{param}`" in caught.value.message
 
 
 @pytest.mark.parametrize(
