@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import ApiKey, KeyId
 from cloud.api.accounts.ledger import Ledger
-from cloud.api.accounts.money import Nano
+from cloud.api.accounts.money import Nano, dollars
 from cloud.api.accounts.prices import FREE, Price
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.meter import Meter
 from cloud.api.admission.ticket import Ask, Ticket
+from shared.errors import InvalidInput
 
 
 class Desk:
@@ -36,6 +37,16 @@ class Desk:
 
     def price(self, model: str) -> Price:
         return self._prices.get(model, FREE)
+
+    def check_price(self, ask: Ask, most: Nano | None) -> None:
+        """Raises `InvalidInput` when the answer could cost more than the caller wants to pay."""
+        worst = self.price(ask.model).worst(ask.bounds())
+        if most is not None and worst > most:
+            raise InvalidInput(
+                f"This request could cost ${dollars(worst)}, more than its `nexus.max_price` of ${dollars(most)}. Ask "
+                "for fewer output tokens (`max_tokens`), or allow more.",
+                param="nexus.max_price",
+            )
 
     def count(self, key: ApiKey) -> None:
         """Every request counts, whatever becomes of it. Raises `RateLimited`."""

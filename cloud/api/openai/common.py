@@ -8,6 +8,7 @@ import msgspec
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from cloud.api.accounts.money import nano
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.openai.job import Job
 from cloud.api.openai.strict import Strict, refuse_not_yet
@@ -42,22 +43,26 @@ class NexusOptions(Strict):
     """Whether nodes may draft; none = as `privacy` says."""
     max_draft_tokens: Annotated[int, Field(ge=0, le=Limits().draft_tokens)] | None = None
     max_wait_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
+    max_price: str | None = None
+    """Most dollars that the answer may cost."""
     trace: bool = False
-
-    NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {"max_price": ()}
 
     @model_validator(mode="before")
     @classmethod
     def _name_what_is_missing(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            data = dict(data)
-            refuse_not_yet(data, cls.NOT_YET, prefix="nexus.")
-            if data.get("privacy") in ("own_nodes", "trusted"):
-                raise InvalidInput(
-                    f'`nexus.privacy` "{data["privacy"]}" is not supported yet; use verifier_only or any.',
-                    param="nexus.privacy",
-                )
+        if isinstance(data, dict) and data.get("privacy") in ("own_nodes", "trusted"):
+            raise InvalidInput(
+                f'`nexus.privacy` "{data["privacy"]}" is not supported yet; use verifier_only or any.',
+                param="nexus.privacy",
+            )
         return data
+
+    @field_validator("max_price")
+    @classmethod
+    def _is_money(cls, value: str | None) -> str | None:
+        if value is not None:
+            nano(value)
+        return value
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -182,6 +187,7 @@ class GenerationRequest(Strict):
             continuous_usage=self.stream_options is not None and self.stream_options.continuous_usage_stats,
             logprobs=logprobs,
             trace=self.nexus.trace,
+            max_price=None if self.nexus.max_price is None else nano(self.nexus.max_price),
             policy=self.nexus.to_policy(),
             shaped=self.shaped(),
             **more,

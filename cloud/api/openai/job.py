@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from cloud.api.accounts.money import Nano
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.ports import Served
 from cloud.api.upstream.errors import NO_TOOLS
@@ -42,6 +43,8 @@ class Job:
     """The target's choice depends on things that draft nodes are not told: their misses say nothing about them."""
     tools: ToolRules | None = None
     """None when the answer calls no tools."""
+    max_price: Nano | None = None
+    """Most that the answer may cost."""
     has_calls: bool = False
     """The conversation so far has tool calls."""
     continuous_usage: bool = False

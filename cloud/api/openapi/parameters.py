@@ -39,6 +39,7 @@ PARAMETERS: dict[str, str] = {
     "nexus.nodes": "Whether nodes may draft; without it as `privacy` says.",
     "nexus.max_draft_tokens": "Longest draft that one verification takes; 0: no drafts.",
     "nexus.max_wait_ms": "Longest time that a step may wait for a draft, milliseconds.",
+    "nexus.max_price": "Most that the answer may cost, dollars as text; a request that could cost more is refused.",
     "nexus.trace": "Add the origin of every token to the answer.",
 }
 

@@ -46,5 +46,6 @@ async def _generate(request: Request, body: bytes, job: Job) -> Response:
         choices=job.n,
         context=model.context_length,
     )
+    desk.check_price(ask, job.max_price)
     call = call_from(request.scope["headers"], key.id, job.path, body, job.seed)
     return Exchange(Order(with_default_privacy(job, key), key, ask, call), backend, desk, request.app.state.replays)

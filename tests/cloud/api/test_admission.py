@@ -154,6 +154,14 @@ class TestMoney:
         assert await client.chat.completions.create(**GOOD)
         assert [c.cost for c in await charges(gateway, key)] == [7500]
 
+    async def test_a_request_may_bound_its_price(self, gateway):
+        """What could cost more is refused by name before any work; what is free fits any bound."""
+        ask = GOOD | {"nexus": {"max_price": "0.0005"}}
+        assert (await gateway.post(ask)).status_code == 200
+        refused = await gateway.post(ask | {"max_tokens": 200})
+        assert "could cost $0.000" in check(refused, 400, "invalid_request", "nexus.max_price")
+        assert len(gateway.verifier.requests) == 1
+
     async def test_running_requests_count_at_their_worst(self, gateway, make_key):
         """Two requests that the budget could pay only one of are not both begun."""
         gateway.verifier.gate = asyncio.Event()
