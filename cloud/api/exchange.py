@@ -46,11 +46,6 @@ class Exchange(Response):
         self._ticket: Ticket | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            self._desk.count(self._order.key)
-        except NexusError as error:
-            self._backend.metrics.refused.labels(error.code).inc()
-            raise
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
             begun = await self._replays.begin(self._order.call)

@@ -13,27 +13,41 @@ from cloud.api.openai.chat import CHAT_PATH, ChatRequest
 from cloud.api.openai.common import read
 from cloud.api.openai.completions import COMPLETIONS_PATH, CompletionRequest
 from cloud.api.openai.job import Job
+from shared.errors import RateLimited
 
 router = APIRouter()
 
 
 @router.post(CHAT_PATH)
 async def chat_completions(request: Request) -> Response:
-    body = await request.body()
+    body = await _body(request)
     return await _generate(request, body, (await read(body, ChatRequest)).to_job())
 
 
 @router.post(COMPLETIONS_PATH)
 async def completions(request: Request) -> Response:
-    body = await request.body()
+    body = await _body(request)
     return await _generate(request, body, (await read(body, CompletionRequest)).to_job())
+
+
+async def _body(request: Request) -> bytes:
+    """Counts the request before it is read: a wrong one costs work too."""
+    backend: Backend = request.app.state.backend
+    desk: Desk = request.app.state.desk
+    key: ApiKey = request.state.api_key
+    request.state.limits = lambda: desk.headers(key)
+    try:
+        desk.count(key)
+    except RateLimited as error:
+        backend.metrics.refused.labels(error.code).inc()
+        raise
+    return await request.body()
 
 
 async def _generate(request: Request, body: bytes, job: Job) -> Response:
     backend: Backend = request.app.state.backend
     desk: Desk = request.app.state.desk
     key: ApiKey = request.state.api_key
-    request.state.limits = lambda: desk.headers(key)
     model = await backend.pool.find(job.model)
     job.check(backend.coordinator.served(job.model))
     ask = Ask(

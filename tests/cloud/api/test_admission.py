@@ -70,6 +70,15 @@ class TestLimits:
         assert len(gateway.verifier.requests) == 3
         assert await metric(gateway, 'nexus_refused_requests_total{code="rate_limit_exceeded"}') == 1
 
+    async def test_wrong_requests_count_too(self, gateway, make_key):
+        """They cost work as well; what is over the limit is not even read."""
+        _, headers = await make_key(requests_per_minute=2)
+        wrong = await gateway.post(b"{", headers=headers)
+        check(wrong, 400, "invalid_request")
+        assert wrong.headers["x-ratelimit-remaining-requests"] == "1"
+        check(await gateway.post(GOOD | {"model": "huge"}, headers=headers), 404, "model_not_found", "model")
+        check(await gateway.post(b"{", headers=headers), 429, "rate_limit_exceeded")
+
     async def test_an_unlimited_key_has_no_limit_headers(self, gateway):
         """Keys of the settings have no limits."""
         assert not [name for name in (await gateway.post(GOOD)).headers if name.startswith("x-ratelimit")]
