@@ -181,11 +181,13 @@ def _flood(url: str, *options: str) -> dict[str, Any]:
 def _through(gateway: GatewayProcess, *options: str) -> dict[str, Any]:
     """A flood through the gateway, with the CPU time that the gateway took for it."""
     process = psutil.Process(gateway.server.process.pid)
+    cut = gateway.server.log.read_bytes().count(b"ClientStalled")
     before = process.cpu_times()
     told = _flood(gateway.url, *options)
     after = process.cpu_times()
     told["cpu_s"] = after.user + after.system - before.user - before.system
     told["words_per_cpu_s"] = told["words"] / told["cpu_s"]
+    told["cut_off"] = gateway.server.log.read_bytes().count(b"ClientStalled") - cut
     told["rss_mib"] = process.memory_info().rss / 2**20
     return told
 
@@ -250,15 +252,17 @@ def claims(results: Results) -> list[Claim]:
         told.append(Claim("time to first token, added, ms", added, f"≤ {TTFT_MS:g}", added <= TTFT_MS))
         told.append(Claim("throughput of the bare server", ratio, f"≥ {THROUGHPUT:g}", ratio >= THROUGHPUT))
     if results.floods:
-        wall = statistics.median(run["words_per_s"] for run in results.floods)
+        speed = statistics.median(run["words_per_cpu_s"] for run in results.floods)
         fair = statistics.median(run["rates"][0] / run["rates"][1] for run in results.floods)
         rates = [statistics.median(run["rates"][1] for run in runs) for runs in (results.floods, results.stalled)]
         lost = sum(STREAMS - run["endings"].get("done", 0) for run in results.floods + results.stalled)
-        cut = sum(ending == "lost" for run in results.stalled for ending in run["stalled"])
+        cut = sum(run["cut_off"] for run in results.stalled)
         growth = max(results.memory[3:]) - results.memory[2]
         whole = len(results.stalled) * STALLED
         told += [
-            Claim(f"chunks a second on one core, {STREAMS} streams", wall, f"≥ {CHUNKS_PER_S:g}", wall >= CHUNKS_PER_S),
+            Claim(
+                f"chunks for a second of a core, {STREAMS} streams", speed, f"≥ {CHUNKS_PER_S:g}", speed >= CHUNKS_PER_S
+            ),
             Claim("slowest stream's rate to the median's", fair, f"≥ {FAIRNESS:g}", fair >= FAIRNESS),
             Claim("streams that did not end well", lost, "= 0", lost == 0),
             Claim(
@@ -289,10 +293,10 @@ def report(results: Results) -> str:
         same = sum(a["texts"] == b["texts"] for a, b in zip(results.bare, results.gateway, strict=True))
         lines += ["", f"Rounds with the same texts on both sides: {same} of {len(results.bare)}.", ""]
     if results.floods:
-        cpu = statistics.median(run["words_per_cpu_s"] for run in results.floods)
+        wall = statistics.median(run["words_per_s"] for run in results.floods)
         lines += [
-            f"Chunks for each second of the gateway's CPU time: {cpu:.0f}. The client alone on the engine: "
-            f"{results.direct['words_per_s']:.0f} chunks a second.",
+            "Chunks for each second on the clock, with engine and client on the other core and whatever else the "
+            f"machine did: {wall:.0f}. The same client straight at the engine: {results.direct['words_per_s']:.0f}.",
             "",
             "Events that reached the client for each chunk of the engine (chunks that wait are merged): "
             f"{statistics.median(run['events'] / run['words'] for run in results.floods):.3f}.",
