@@ -297,18 +297,13 @@ async def check_trouble(ask: Ask, engine: TokenEngine, case: Case, *, stream: bo
             assert answer.status_code == 502 and set(answer.json()) == {"error"}
         return
     asked = asyncio.create_task(request)
-    while not asked.done() and engine.paused < case.n:
-        waker = asyncio.create_task(engine.wake.wait())
-        await asyncio.wait({asked, waker}, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
-        waker.cancel()
-        if engine.paused and engine.paused + _ended_before_pause(case) >= case.n:
-            break
+    asked.add_done_callback(lambda _: engine.changed.set())
+    pausing = case.n - _ended_before_pause(case)
+    await engine.until(lambda: asked.done() or engine.paused >= pausing > 0)
     asked.cancel()
     await asyncio.gather(asked, return_exceptions=True)
     paused, steps = engine.paused, engine.steps
-    async with asyncio.timeout(20):
-        while engine.gone < paused:
-            await engine.wake.wait()
+    await engine.until(lambda: engine.gone >= paused)
     assert engine.steps == steps
 
 

@@ -142,8 +142,8 @@ class TokenEngine:
     steps: int = 0
     paused: int = 0
     gone: int = 0
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set anew whenever `paused` or `gone` grows."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `paused` or `gone` has grown."""
     url: str = ""
 
     def reset(self) -> None:
@@ -175,10 +175,12 @@ class TokenEngine:
             if work.finish:
                 return
 
-    async def tell(self) -> None:
-        self.wake.set()
-        await asyncio.sleep(0)
-        self.wake.clear()
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a state of the engine or of the caller, for half a minute at most."""
+        async with asyncio.timeout(30):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
 
 
 class _Stream(Response):
@@ -194,12 +196,12 @@ class _Stream(Response):
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             self._engine.gone += 1
+            self._engine.changed.set()
             work.cancel()
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         with contextlib.suppress(asyncio.CancelledError, ConnectionAbortedError):
             await work
-        await self._engine.tell()
 
     async def _work(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
@@ -221,7 +223,7 @@ class _Stream(Response):
                 return
             if engine.pause_at == step:
                 engine.paused += 1
-                await engine.tell()
+                engine.changed.set()
                 await asyncio.Event().wait()
             engine.steps += 1
             waiting = output if waiting is None else waiting + output
