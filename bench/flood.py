@@ -21,6 +21,8 @@ import uvloop
 
 from bench.fast_engine import MODEL, WORD
 
+LINGER_S = 8.0
+"""After the last stream has ended, before those that stall are closed: the gateway may cut them off until then."""
 PAUSE_S = 0.02
 """Between requests that come one by one, so that what follows an answer is done."""
 _WORD = WORD.strip().encode()
@@ -132,6 +134,7 @@ async def flood(
             await opened[-1][1]
             await asyncio.sleep(PAUSE_S)
     await asyncio.gather(*(done for _, done, _ in opened))
+    await asyncio.sleep(LINGER_S if stuck else 0)
     for _, _, stream in stuck:
         stream.close()
     return summary([reading for reading, _, _ in opened])

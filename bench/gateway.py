@@ -39,7 +39,7 @@ PROMPTS = [json.loads(line)["prompt"] for line in (HERE / "prompts.jsonl").read_
 TOKENS = 48
 STREAMS = 200
 STALLED = 5
-STALLED_S = 2
+STALLED_S = 1
 """After so long the gateway gives a caller up that takes nothing."""
 TTFT_MS, THROUGHPUT, CHUNKS_PER_S, FAIRNESS, UNHARMED, GROWTH_MIB = 10.0, 0.97, 20_000.0, 0.5, 0.9, 8.0
 
