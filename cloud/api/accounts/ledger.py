@@ -15,6 +15,8 @@ from shared.errors import InsufficientQuota, NexusError, Unavailable
 
 BATCH = 200
 """Charges in one transaction."""
+GATHER_S = 0.1
+"""How long charges are gathered for one: a transaction costs as much as the rest of a short request."""
 BACKLOG_LIMIT = 10_000
 """Charges waiting for a silent store; with more, no new work is taken on."""
 RETRY_S = 1.0
@@ -102,6 +104,7 @@ class Ledger:
         """Write charges down until cancelled. `close` writes the rest."""
         while True:
             await self._more.wait()
+            await asyncio.sleep(GATHER_S)
             self._more.clear()
             while self._queue:
                 if not await self._write():
