@@ -12,6 +12,7 @@ import alembic.config
 import alembic.util
 from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from shared.errors import ConfigError, Unavailable
@@ -50,7 +51,8 @@ class Database:
         try:
             if self._file is not None:
                 _make_private(self._file)
-            engine = create_async_engine(self._url)
+            # What is written never comes into an error's text, and so into no log: answers, digests of keys.
+            engine = create_async_engine(self._url, hide_parameters=True)
             if engine.dialect.name == "sqlite":
                 event.listen(engine.sync_engine, "connect", _prepare_sqlite)
                 event.listen(engine.sync_engine, "begin", _begin_sqlite)
@@ -90,7 +92,7 @@ class Database:
                 return await work(connection)
         except IntegrityError:
             raise
-        except DBAPIError as error:
+        except (DBAPIError, NoFreeConnection, OSError) as error:
             raise StoreFailed("The gateway cannot reach its records at the moment. Try again shortly.") from error
 
     async def _whole(self, work: Coroutine[Any, Any, T]) -> T:

@@ -7,6 +7,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from cloud.api.store.database import Database, StoreFailed
 from cloud.api.store.tables import COUNTERS, METADATA
@@ -114,6 +116,32 @@ async def test_closed_database_is_unavailable(database):
     await database.close()
     with pytest.raises(StoreFailed):
         await database.read(_value)
+
+
+@pytest.mark.parametrize("failure", [NoFreeConnection("QueuePool limit"), ConnectionRefusedError(111, "refused")])
+async def test_database_that_does_not_answer(database, failure):
+    """Nor is a full pool or a refused connection, which SQLAlchemy passes on as they are, an unforeseen failure."""
+
+    async def fail(_):
+        raise failure
+
+    with pytest.raises(StoreFailed):
+        await database.read(fail)
+
+
+async def test_errors_do_not_repeat_what_is_written(database):
+    """Their texts go into logs."""
+    failures = []
+
+    async def twice(connection):
+        for _ in range(2):
+            try:
+                await _add(connection, "a-secret")
+            except IntegrityError as error:
+                failures.append(str(error))
+
+    await database.write(twice)
+    assert len(failures) == 1 and "a-secret" not in failures[0]
 
 
 async def test_database_that_cannot_be_used(tmp_path):
