@@ -29,9 +29,10 @@ class Gate:
         self.tokens = 0
         self.requests = 0
         """Let in and not yet over."""
-        self._left_at: float | None = None
+        self._wanted_at: float | None = None
+        """Since when a place has been wanted that was not free; none while there is room."""
         self._interval_s: float | None = None
-        """Smoothed time between two requests that end."""
+        """Smoothed time that a wanted place took to become free."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
@@ -51,6 +52,8 @@ class Gate:
         self._let_in()
         if place.done():
             return
+        if self._wanted_at is None:
+            self._wanted_at = self._clock()
         self._shed()
         try:
             async with asyncio.timeout(self._settings.deadline_s):
@@ -73,12 +76,12 @@ class Gate:
         self.streams -= streams
         self.tokens -= max(tokens, 1)
         now = self._clock()
-        if self._left_at is not None:
-            passed = now - self._left_at
+        if self._wanted_at is not None:
+            passed = now - self._wanted_at
             last = passed if self._interval_s is None else self._interval_s
             self._interval_s = last + _SMOOTHING * (passed - last)
-        self._left_at = now
         self._let_in()
+        self._wanted_at = now if self.waiting else None
         if not self.requests:
             self._idle.set()
 

@@ -31,13 +31,15 @@ class Meter:
             raise InvalidInput(
                 f"`n` is {streams}, but this key may have {self._most_streams} choices generated at once.", param="n"
             )
+        # A retry counts as a request again: it has to wait for that too.
+        again_s = self._requests.wait_s(1, now) if self._requests is not None else 0.0
         if self._tokens is not None:
-            _check(self._tokens, tokens, "tokens", now)
+            _check(self._tokens, tokens, "tokens", now, again_s)
         if self._most_streams is not None and self.streams + streams > self._most_streams:
             raise RateLimited(
                 f"This key may have {self._most_streams} choices generated at once, and has {self.streams}. "
                 "Try again when one has ended.",
-                retry_after_s=BUSY_RETRY_S,
+                retry_after_s=max(BUSY_RETRY_S, again_s),
             )
         if self._tokens is not None:
             self._tokens.take(tokens, now)
@@ -63,8 +65,10 @@ class Meter:
         return headers
 
 
-def _check(bucket: Bucket, amount: int, word: str, now: float) -> None:
+def _check(bucket: Bucket, amount: int, word: str, now: float, least_s: float = 0.0) -> None:
+    """Raises `RateLimited`, to be tried again in `least_s` or later."""
     if (wait_s := bucket.wait_s(amount, now)) > 0:
+        wait_s = max(wait_s, least_s)
         raise RateLimited(
             f"This key may use {bucket.per_minute} {word} a minute. Try again in {duration(wait_s)}.",
             retry_after_s=wait_s,

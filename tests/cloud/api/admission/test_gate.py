@@ -62,11 +62,12 @@ async def test_full_queue():
     """503 with a time that follows from the pace of late; the key with most waiting gives way to others."""
     now = 0.0
     gate = make(lambda: now)
+    await gate.enter("a", 2, 100)
     for _ in range(3):
-        await gate.enter("a", 2, 100)
+        [following] = await queued(gate, ("a", 2, 100))
         now += 4.0
         gate.leave(2, 100)
-    await gate.enter("a", 2, 100)
+        await following
     waiting = await queued(gate, *[("a", 1, 10)] * 3)
     with pytest.raises(Unavailable, match="Too many") as refused:
         await gate.enter("a", 1, 10)
@@ -79,6 +80,28 @@ async def test_full_queue():
     gate.leave(1, 10)
     await waiting[1]
     assert gate.waiting == 0
+
+
+async def test_quiet_hours_do_not_slow_the_pace():
+    """Only while somebody waits does the time between two that leave say anything about the next."""
+    now = 0.0
+    gate = make(lambda: now, queue_requests=1)
+    for quiet_s in (0.0, 8 * 3600.0):
+        now += quiet_s
+        await gate.enter("a", 2, 100)
+        for _ in range(5):
+            [following] = await queued(gate, ("a", 2, 100))
+            now += 3.0
+            gate.leave(2, 100)
+            await following
+        await queued(gate, ("a", 2, 100))
+        with pytest.raises(Unavailable) as refused:
+            await gate.enter("a", 2, 100)
+        assert refused.value.retry_after_s == 6
+        for _ in range(2):
+            gate.leave(2, 100)
+            await settled()
+    assert gate.requests == 0
 
 
 async def test_tokens_in_the_queue_are_bounded():

@@ -66,6 +66,18 @@ def test_requests_and_tokens():
     meter.count(30.0)
 
 
+def test_a_retry_counts_as_a_request_again():
+    """A refusal over tokens or streams names a time at which the limit of requests lets the retry in, too."""
+    meter = Meter(Terms(name="a", requests_per_minute=1, tokens_per_minute=600, concurrent_streams=1), 0.0)
+    meter.take(1, 10, 0.0)
+    meter.count(0.0)
+    for tokens, word in ((600, "tokens"), (10, "choices")):
+        with pytest.raises(RateLimited, match=word) as refused:
+            meter.take(1, tokens, 0.0)
+        assert refused.value.retry_after_s == 60.0
+    meter.count(60.0)
+
+
 def test_estimates_become_real():
     """What a request did not use comes back, what it used beyond is owed; a request larger than the limit goes when
     nothing is owed."""
