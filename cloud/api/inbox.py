@@ -13,6 +13,7 @@ MERGE_AT = 16
 SIZE_LIMIT = 1 << 20
 """Most that waits, all choices together, about in bytes; a full inbox holds the verifier's connections back."""
 _TOKEN_SIZE = 64
+"""Of a token, and of each alternative to it."""
 _PIECE_SIZE = 64
 
 
@@ -135,7 +136,9 @@ def merged(deltas: list[Delta]) -> Delta:
 def _size(piece: Piece | None) -> int:
     if not isinstance(piece, Delta):
         return _PIECE_SIZE
-    size = _PIECE_SIZE + len(piece.text) + _TOKEN_SIZE * len(piece.tokens)
+    size = _PIECE_SIZE + len(piece.text)
+    if piece.tokens:
+        size += _TOKEN_SIZE * sum([1 + len(token.top) for token in piece.tokens])
     if piece.reasoning or piece.calls:
         size += len(piece.reasoning) + sum([len(call.arguments) for call in piece.calls])
     return size

@@ -114,3 +114,22 @@ def test_events_are_found_in_any_pieces(events, ends, size):
     splitter = EventSplitter()
     got = [data for at in range(0, len(text), size) for data in splitter.feed(text[at : at + size])]
     assert got == [each.encode().lstrip() for each in events]
+
+
+async def test_alternatives_of_tokens_count_as_well():
+    """With twenty for each token they are nearly all that waits."""
+    inbox, put = Inbox(), 0
+    piece = Delta("x" * 100, (Token(1, "x", -0.5, tuple((f"t{i}", -1.0) for i in range(20))),) * 100)
+
+    async def write():
+        nonlocal put
+        while put * 100 * 20 * 64 < 2 * SIZE_LIMIT:
+            await inbox.put_all(0, [piece])
+            put += 1
+
+    writer = asyncio.create_task(write())
+    try:
+        await asyncio.sleep(0)  # it runs until there is no room
+        assert put and not writer.done()
+    finally:
+        writer.cancel()
