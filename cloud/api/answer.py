@@ -18,7 +18,7 @@ from cloud.api.generation import Generation
 from cloud.api.inbox import Event
 from cloud.api.metrics import Metrics
 from cloud.api.openai import sse
-from cloud.api.openai.choice import NOTHING, Choice, Part
+from cloud.api.openai.choice import NOTHING, Choice, Part, Whole
 from cloud.api.openai.job import Job
 from cloud.api.openai.objects import Json, Totals, fingerprint, usage_object
 from cloud.api.openai.shapes import shape_for
@@ -34,6 +34,8 @@ SETTLE_S = 0.25
 ORIGIN_WAIT_S = 0.05
 """Longest wait for a token's origin, which normally comes before the token itself."""
 ORIGIN_POLL_S = 0.002
+BUILT_AT_ONCE = 2048
+"""Most log probabilities, alternatives included, of a whole answer that is built on the event loop: about 10 ms."""
 
 log = structlog.get_logger(__name__)
 
@@ -114,19 +116,24 @@ class GenerationResponse(Response):
             self._apply(event)
             running -= event.piece is None
         await generation.settle(SETTLE_S)
-        logprobs = self._job.logprobs
-        answer = self._shape.response([self._shape.whole(c.index, c.whole(), logprobs=logprobs) for c in self._choices])
-        answer["usage"] = usage_object(self._totals)
-        answer["nexus"] = self._nexus(generation)
-        body = sse.body(answer)
+        nexus = self._nexus(generation)
+        wholes = [choice.whole() for choice in self._choices]
+        large = self._job.logprobs and sum(1 + len(t.top) for w in wholes for t in w.tokens) > BUILT_AT_ONCE
+        body = await asyncio.to_thread(self._body, wholes, nexus) if large else self._body(wholes, nexus)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
-            (b"x-nexus-cost", answer["nexus"]["cost"].encode()),
+            (b"x-nexus-cost", nexus["cost"].encode()),
         ]
         self._outcome = "answered"
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    def _body(self, wholes: list[Whole], nexus: Json) -> bytes:
+        """Eight choices with twenty alternatives for each token take seconds."""
+        logprobs = self._job.logprobs
+        choices = [self._shape.whole(index, whole, logprobs=logprobs) for index, whole in enumerate(wholes)]
+        return sse.body({**self._shape.response(choices), "usage": usage_object(self._totals), "nexus": nexus})
 
     # --- streamed answers ---
 
@@ -147,7 +154,7 @@ class GenerationResponse(Response):
         except Exception as error:
             if not sender.started or isinstance(error, ClientStalled):
                 raise
-            await sender.send(sse.event(_told(error, scope)), more=False)
+            await sender.send(sse.event(told(error, scope)), more=False)
 
     async def _next_or_keep_alive(self, generation: Generation, sender: "_Sender") -> Event:
         """Comments begin only when the verifier has accepted the request: until then a real status may come."""
@@ -282,7 +289,8 @@ class _Sender:
             raise ClientStalled from None
 
 
-def _told(error: Exception, scope: Scope) -> Json:
+def told(error: Exception, scope: Scope) -> Json:
+    """What a caller hears of `error` when the answer has begun."""
     if isinstance(error, NexusError) and error.http_status != 500:
         return error_object(error)
     request_id: str = scope.get("state", {}).get("request_id", "unknown")

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import openai
 import pytest
 
 from cloud.api.broker.policy import StreamPolicy
+from cloud.api.openai.shapes import ChatShape
 
 HELLO: list[Any] = [{"role": "user", "content": "hi"}]
 
@@ -300,3 +302,18 @@ async def test_more_alternatives_than_the_verifier_lists(gateway, path, param):
     )
     error = (await gateway.post({"model": "tiny", **more}, f"/v1/{path}")).json()["error"]
     assert error["param"] == param and "20" in error["message"] and "21" not in error["message"]
+
+
+@pytest.mark.parametrize(("tokens", "on_loop"), [(20, True), (3000, False)])
+async def test_a_large_answer_is_not_built_on_the_event_loop(gateway, step, monkeypatch, tokens, on_loop):
+    """Log probabilities of many tokens take long, and other streams would wait."""
+    gateway.verifier.steps = [step("x" * tokens, [(1, "x")] * tokens)]
+    build, seen = ChatShape.whole, []
+
+    def whole(*given, **more):
+        seen.append(threading.current_thread() is threading.main_thread())
+        return build(*given, **more)
+
+    monkeypatch.setattr(ChatShape, "whole", whole)
+    answer = await gateway.client.chat.completions.create(model="tiny", messages=HELLO, logprobs=True)
+    assert len(answer.choices[0].logprobs.content) == tokens and seen == [on_loop]
