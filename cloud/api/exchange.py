@@ -14,12 +14,15 @@ from cloud.api.accounts.keys import ApiKey
 from cloud.api.accounts.money import NOTHING
 from cloud.api.admission.desk import Desk
 from cloud.api.admission.ticket import Ask, Ticket
-from cloud.api.answer import Backend, ClientStalled, GenerationResponse
+from cloud.api.answer import Backend, ClientStalled, GenerationResponse, told
 from cloud.api.idempotency.answers import Call, Kept
 from cloud.api.idempotency.recording import Recording, bounded, replay
 from cloud.api.idempotency.replays import Attempt, Replays
 from cloud.api.openai.job import Job
-from shared.errors import NexusError
+from shared.errors import NexusError, Unavailable
+
+CUT_OFF = "This answer was cut off with the request that it was made for. Try again."
+"""For those who follow an answer whose own caller took nothing more, or whose gateway ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Exchange(Response):
                 case Attempt():
                     await self._attempt(begun, scope, gone, send)
                 case Recording():
-                    await self._follow(begun, gone, send)
+                    await self._follow(begun, scope, gone, send)
                 case Kept(headers=headers, content=content):
                     self._backend.metrics.replayed.labels("stored").inc()
                     await _first(replay(headers, content or b"", self._bounded(send)), gone)
@@ -63,10 +66,12 @@ class Exchange(Response):
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
 
-    async def _follow(self, recording: Recording, gone: asyncio.Future[None], send: Send) -> None:
+    async def _follow(self, recording: Recording, scope: Scope, gone: asyncio.Future[None], send: Send) -> None:
         self._backend.metrics.replayed.labels("followed").inc()
+        keep_alive_s = self._backend.limits.keep_alive_s
+        follow = recording.follow(self._bounded(send), lambda error: told(error, scope), keep_alive_s=keep_alive_s)
         try:
-            await _first(recording.follow(self._bounded(send)), gone)
+            await _first(follow, gone)
         finally:
             recording.leave()
 
@@ -95,7 +100,10 @@ class Exchange(Response):
         try:
             await self._make(order, scope, recording.deserted.wait, send_recorded)
         except BaseException as error:
-            recording.fail(error if isinstance(error, Exception) else ClientStalled())
+            if isinstance(error, Exception) and not isinstance(error, ClientStalled):
+                recording.fail(error)
+            else:
+                recording.fail(Unavailable(CUT_OFF))
             raise
         finally:
             leave()

@@ -7,6 +7,7 @@ from starlette.types import Message, Send
 
 from cloud.api.idempotency.answers import Header
 from cloud.api.openai import sse
+from cloud.api.openai.objects import Json
 from shared.errors import Unavailable
 
 REPLAYED: Header = (b"idempotency-replayed", b"true")
@@ -93,33 +94,51 @@ class Recording:
         if not self._ended or self.too_large or self._messages[0]["status"] != 200:
             return None
         body = b"".join(message.get("body", b"") for message in self._messages)
-        streamed = dict(self._messages[0]["headers"]).get(b"content-type", b"").startswith(b"text/event-stream")
-        return body if not streamed or body.endswith(sse.DONE) else None
+        return body if not _streamed(self.headers()) or body.endswith(sse.DONE) else None
 
-    async def follow(self, send: Send) -> None:
-        """Send it from its start to its end, as it comes. Raises what ended it early."""
-        at = 0
+    async def follow(self, send: Send, told: Callable[[Exception], Json], *, keep_alive_s: float) -> None:
+        """Send it from its start to its end, as it comes, and comments of its own in silence. Raises what ended it
+        early; a stream that has begun sends what `told` makes of that as its last event.
+        """
+        at, streamed = 0, False
         while True:
             if at < self._published:
+                streamed = streamed or (at == 0 and _streamed(self.headers()))
                 await send(_replayed(self._messages[at]))
                 at += 1
             elif self.error is not None:
-                raise self.error
+                if not streamed:
+                    raise self.error
+                await send(_body(sse.event(told(self.error)), more=False))
+                return
             elif self.complete:
                 return
             else:
                 self._more.clear()
-                await self._more.wait()
+                try:
+                    async with asyncio.timeout(keep_alive_s):
+                        await self._more.wait()
+                except TimeoutError:
+                    if streamed:
+                        await send(_body(sse.KEEP_ALIVE, more=True))
 
 
 async def replay(headers: tuple[Header, ...], content: bytes, send: Send) -> None:
     """Send a stored answer; a streamed one event by event."""
     await send(_replayed({"type": "http.response.start", "status": 200, "headers": list(headers)}))
     events = [content]
-    if dict(headers).get(b"content-type", b"").startswith(b"text/event-stream"):
+    if _streamed(headers):
         events = [event + b"\n\n" for event in content.removesuffix(b"\n\n").split(b"\n\n")]
     for number, event in enumerate(events, 1):
-        await send({"type": "http.response.body", "body": event, "more_body": number < len(events)})
+        await send(_body(event, more=number < len(events)))
+
+
+def _streamed(headers: tuple[Header, ...]) -> bool:
+    return dict(headers).get(b"content-type", b"").startswith(b"text/event-stream")
+
+
+def _body(data: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
 
 
 def _replayed(message: Message) -> Message:

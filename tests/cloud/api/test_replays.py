@@ -15,7 +15,7 @@ from cloud.api.accounts.keys import KeyId, Terms
 from cloud.api.app import create_app
 from cloud.api.idempotency.answers import call_from
 from cloud.api.server import uvicorn_config
-from cloud.api.settings import GatewaySettings, PriceOptions, ReplayOptions, VerifierSettings
+from cloud.api.settings import GatewaySettings, Limits, PriceOptions, ReplayOptions, VerifierSettings
 
 CHAT = "/v1/chat/completions"
 GOOD = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
@@ -195,6 +195,86 @@ class TestIdempotencyKey:
         gateway.app.state.desk.gate.drain()
         check(await gateway.post(GOOD), 503, "unavailable")
         assert (await gateway.post(GOOD, headers=KEYED)).content == first.content
+
+
+class TestFollowing:
+    """Whoever follows a stream hears of it what the contract says of every stream."""
+
+    @pytest.fixture
+    def limits(self):
+        return Limits(keep_alive_s=0.01, shutdown_s=1)
+
+    @pytest.fixture
+    def extra(self, extra):
+        return extra | {"replays": ReplayOptions(max_answer_bytes=3000)}
+
+    @contextlib.asynccontextmanager
+    async def following(self, gateway):
+        """The texts of a stream that follows another, of which the first token has come."""
+        gateway.verifier.gate = asyncio.Event()
+        async with (
+            reading(gateway, STREAM, KEYED),
+            httpx2.AsyncClient(base_url=gateway.url, headers=gateway.http.headers, trust_env=False) as http,
+            http.stream("POST", CHAT, json=STREAM, headers=KEYED) as response,
+        ):
+            assert response.headers["idempotency-replayed"] == "true"
+            yield response.aiter_text()
+
+    async def test_comments_keep_it_alive(self, gateway, key):
+        """As they do the stream that it follows."""
+        text = ""
+        async with self.following(gateway) as texts:
+            async for more in texts:
+                text += more
+                if text.count(": keep-alive\n\n") >= 2:
+                    gateway.verifier.gate.set()
+        assert text.endswith("data: [DONE]\n\n")
+
+    async def test_an_early_end_is_told(self, gateway, key, step):
+        """An answer that becomes too long to be remembered ends for its followers with one error event."""
+        gateway.verifier.steps.append(step("x" * 3000, [(3, "x")]))
+        async with self.following(gateway) as texts:
+            gateway.verifier.gate.set()
+            text = "".join([more async for more in texts])
+        events = [event for event in text.strip().split("\n\n") if event != ": keep-alive"]
+        error = msgspec.json.decode(events[-1].removeprefix("data: "))["error"]
+        assert error["code"] == "unavailable" and '"finish_reason":"' not in text
+        await charged(gateway, key, 11000)
+
+
+class TestStalled:
+    """The caller for whom an answer is made takes nothing of it, while another follows."""
+
+    @pytest.fixture
+    def limits(self):
+        return Limits(stalled_client_s=0.2, shutdown_s=1)
+
+    @pytest.fixture
+    def extra(self, extra):
+        return extra | {"replays": ReplayOptions(max_answer_bytes=1 << 28)}
+
+    @pytest.fixture
+    def judged(self):
+        return False
+
+    async def test_followers_are_told(self, gateway, key, step):
+        """When it is cut off, the others' streams end with an error that a client may retry, and not just end."""
+        gateway.verifier.steps += [step("x" * 1_000_000) for _ in range(60)]
+        gateway.verifier.gate = asyncio.Event()
+        body = msgspec.json.encode(STREAM)
+        host, port = gateway.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        authorization = gateway.http.headers["authorization"]
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: {authorization}\r\nidempotency-key: order-66\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await gateway.verifier.asked.wait()
+        follower = asyncio.create_task(gateway.post(STREAM, headers=KEYED))
+        [attempt] = gateway.app.state.replays._claims.values()
+        await until(lambda: attempt.recording.readers == 2)
+        gateway.verifier.gate.set()
+        last = (await follower).text.strip().split("\n\n")[-1]
+        assert msgspec.json.decode(last.removeprefix("data: "))["error"]["code"] == "unavailable"
+        writer.transport.abort()
 
 
 class TestRestart:
