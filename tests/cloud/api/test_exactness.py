@@ -298,8 +298,9 @@ async def check_trouble(ask: Ask, engine: TokenEngine, case: Case, *, stream: bo
         return
     asked = asyncio.create_task(request)
     asked.add_done_callback(lambda _: engine.changed.set())
-    pausing = case.n - _ended_before_pause(case)
-    await engine.until(lambda: asked.done() or engine.paused >= pausing > 0)
+    ending = _ended_before_pause(case)
+    pausing = case.n - ending
+    await engine.until(lambda: asked.done() or (engine.paused >= pausing > 0 and engine.ended >= ending))
     asked.cancel()
     await asyncio.gather(asked, return_exceptions=True)
     paused, steps = engine.paused, engine.steps
@@ -314,6 +315,27 @@ def _ended_before_pause(case: Case) -> int:
     limit = case.limit or (LARGE if case.path == "chat" else 16)
     payloads = [{"seed": case.seed + i, "stop": case.stops, "max_tokens": limit} for i in range(case.n)]
     return sum(len(list(engine.outputs(payload))) <= case.trouble_at for payload in payloads)
+
+
+@pytest.mark.parametrize("seed", [23, 29, 68])
+async def test_a_choice_that_is_late_is_waited_for(ask: Ask, verifier: TokenEngine, seed: int) -> None:
+    """Some choices pause before others have begun, as on a slow machine: what those commit is no step for nobody."""
+    verifier.late_s = 0.05
+    case = Case(
+        seed=seed,
+        path="chat" if seed % 2 else "completions",
+        n=8,
+        stops=[],
+        limit=K + 1,
+        eos_at=None,
+        speculation="random",
+        merged=False,
+        logprobs=False,
+        trouble="disconnect",
+        trouble_at=2,
+    )
+    assert 0 < _ended_before_pause(case) < case.n
+    await check_trouble(ask, verifier, case, stream=seed % 3 > 0)
 
 
 @settings(

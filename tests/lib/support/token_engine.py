@@ -142,12 +142,16 @@ class TokenEngine:
     steps: int = 0
     paused: int = 0
     gone: int = 0
+    ended: int = 0
+    """Choices that came to their end."""
+    late_s: float = 0.0
+    """How long it thinks before it begins with a choice whose seed is odd."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `paused` or `gone` has grown."""
+    """Set when `paused`, `gone` or `ended` has grown."""
     url: str = ""
 
     def reset(self) -> None:
-        self.steps = self.paused = self.gone = 0
+        self.steps = self.paused = self.gone = self.ended = 0
         self.merge = self.error_at = self.cut_at = self.pause_at = None
 
     def app(self) -> Starlette:
@@ -214,6 +218,8 @@ class _Stream(Response):
         engine, count, waiting = self._engine, 0, None
         if self._chat:
             yield self._chunk([{"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None}])
+        if engine.late_s and self._payload["seed"] % 2:
+            await asyncio.sleep(engine.late_s)
         for step, output in enumerate(engine.outputs(self._payload)):
             if engine.cut_at == step:
                 raise ConnectionAbortedError
@@ -233,6 +239,8 @@ class _Stream(Response):
             yield self._chunk([self._choice(waiting)])
             waiting = None
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": count, "total_tokens": PROMPT_TOKENS + count}
+        engine.ended += 1
+        engine.changed.set()
         yield {**self._chunk([]), "usage": {**usage, "prompt_tokens_details": {"cached_tokens": 3}}}
         yield b"[DONE]"
 
