@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cloud.api.openai.chat import ChatRequest
+from cloud.api.openai.completions import CompletionRequest
 from cloud.api.openapi.document import document
 from cloud.api.openapi.operations import OPERATIONS
 from cloud.api.openapi.words import words
@@ -65,6 +67,18 @@ def test_the_compatibility_table_names_cases_and_tests_that_exist() -> None:
         assert held_up or tests, row
         assert set(held_up) <= names, set(held_up) - names
         assert all((ROOT / test).exists() for test in tests), tests
+
+
+def test_what_the_migration_page_calls_refused_is_no_parameter() -> None:
+    """By the request models, of either endpoint."""
+    page = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.split("\n") if line.startswith("| ")]
+    told = [left for left, right, *_ in rows if right.startswith("400")]
+    told += re.findall(r"((?:`\w+`(?:, | and )?)+) (?:is|are) 400", page)
+    names = {name for text in told for name in re.findall(r"`(\w+)`", text)}
+    assert {"best_of", "top_a", "transforms"} <= names
+    taken = {*ChatRequest.model_fields, *CompletionRequest.model_fields}
+    assert names & taken == set()
 
 
 @pytest.mark.parametrize(
