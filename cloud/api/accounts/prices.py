@@ -47,10 +47,5 @@ class Bounds:
     choices: int
     context: int | None
 
-    @property
-    def tokens(self) -> int:
-        """Of all choices together."""
-        return self.prompt + self.choices * self.completion
-
 
 FREE = Price()

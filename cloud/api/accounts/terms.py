@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from cloud.api.accounts.accounts import Statement
 from cloud.api.accounts.keys import DEFAULT_SCOPES, SCOPES, ApiKey, Privacy, Scope, Terms
 from cloud.api.accounts.money import Nano, dollars, nano
+from cloud.api.bodies import shown, words
 from shared.errors import InvalidInput
 
 MOST = 10**9
@@ -55,21 +56,16 @@ class TermsInput(BaseModel):
         return Terms(**given, scopes=scopes, monthly_budget=budget)
 
 
-def read_terms(data: Any, now: float) -> Terms:
+def read_terms(data: dict[str, Any], now: float) -> Terms:
     """Raises `InvalidInput` that names the first field that is wrong."""
-    if not isinstance(data, dict):
-        raise InvalidInput("The request body must be a JSON object.")
     try:
         terms = TermsInput.model_validate(data).to_terms()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else None
+        name = shown(str(first["loc"][0]))
         if first["type"] == "extra_forbidden":
             raise InvalidInput(f"Unknown parameter: `{name}`.", param=name) from None
-        message = first["msg"].removeprefix("Value error, ")
-        raise InvalidInput(
-            f"Invalid value for `{name}`: {message[0].lower()}{message[1:]}.".replace("..", "."), param=name
-        ) from None
+        raise InvalidInput(f"Invalid value for `{name}`: {words(first)}", param=name) from None
     if terms.expires_at is not None and terms.expires_at <= now:
         raise InvalidInput("`expires_at` is in the past.", param="expires_at")
     return terms

@@ -4,11 +4,10 @@ import asyncio
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-import msgspec
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 
 from cloud.api.accounts.money import nano
+from cloud.api.bodies import json_object, shown, words
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.openai.job import Job
 from cloud.api.openai.strict import Strict, refuse_not_yet
@@ -20,8 +19,6 @@ BIAS_MAX = 100.0
 BIASES_MAX = 1024
 """Most entries of `logit_bias`: each is looked at in every step."""
 CHOICES_MAX = 8
-NAME_MAX = 64
-"""Characters of an unknown field's name that an error repeats."""
 PARSED_AT_ONCE = 16 << 10
 """Largest body in bytes that is parsed on the event loop: well under a millisecond for an ordinary one."""
 SEED_MAX = 2**63 - 1 - CHOICES_MAX
@@ -204,13 +201,7 @@ async def read(body: bytes, model: type[R]) -> R:
 
 def parse(body: bytes, model: type[R]) -> R:
     """Read a request body; raises `InvalidInput` that names the first field that is wrong."""
-    try:
-        data = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        words = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidInput(f"The request body is not valid JSON: {words}.") from None
-    if not isinstance(data, dict):
-        raise InvalidInput("The request body must be a JSON object.")
+    data = json_object(body)
     refuse_not_yet(data, model.NOT_YET)
     try:
         return model.model_validate(data)
@@ -233,21 +224,13 @@ def _explain(error: ValidationError) -> InvalidInput:
         return InvalidInput(f"Unknown parameter: `{param}`.", param=param)
     if first["type"] == "missing":
         return InvalidInput(f"Missing required parameter: `{param}`.", param=param)
-    return InvalidInput(f"Invalid value for `{param}`: {_words(first)}", param=param)
-
-
-def _words(detail: ErrorDetails) -> str:
-    message = detail["msg"].removeprefix("Value error, ")
-    return message[0].lower() + message[1:] + ("" if message.endswith(".") else ".")
+    return InvalidInput(f"Invalid value for `{param}`: {words(first)}", param=param)
 
 
 def _unknown(loc: tuple[int | str, ...]) -> str:
-    """The place of a field that nobody knows; its name is the caller's, of any length and any characters."""
-    name = str(loc[-1])
-    shown = "".join(c if c.isprintable() and c != "`" else "?" for c in name[:NAME_MAX])
-    shown += "…" if len(name) > NAME_MAX else ""
-    parent = field_name(loc[:-1])
-    return (shown or "body") if parent == "body" else f"{parent}.{shown}"
+    """The place of a field that nobody knows."""
+    name, parent = shown(str(loc[-1])), field_name(loc[:-1])
+    return (name or "body") if parent == "body" else f"{parent}.{name}"
 
 
 def field_name(loc: tuple[int | str, ...]) -> str:

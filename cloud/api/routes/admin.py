@@ -2,7 +2,6 @@
 
 import time
 
-import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -10,9 +9,9 @@ from cloud.api.accounts.accounts import Accounts, Statement
 from cloud.api.accounts.keys import KeyId
 from cloud.api.accounts.money import Nano
 from cloud.api.accounts.terms import key_object, read_terms
+from cloud.api.bodies import json_object
 from cloud.api.openai import sse
 from cloud.api.openai.objects import Json
-from shared.errors import InvalidInput
 
 router = APIRouter(prefix="/admin/keys")
 
@@ -29,10 +28,7 @@ async def list_keys(request: Request) -> Response:
 async def create_key(request: Request) -> Response:
     """A new key; `key` in the answer is its secret, which is shown this once."""
     accounts: Accounts = request.app.state.accounts
-    try:
-        data = msgspec.json.decode(await request.body())
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise InvalidInput("The request body is not valid JSON.") from None
+    data = json_object(await request.body())
     now = time.time()
     new = await accounts.create(read_terms(data, now))
     return _json({**key_object(Statement(new.key, Nano(0)), now), "key": new.secret}, 201)

@@ -86,9 +86,15 @@ async def test_wrong_terms_are_named(gateway, admin):
     assert len(gateway.app.state.accounts.ring) == 2
 
 
+async def test_strange_names_are_not_repeated_at_length(gateway, admin):
+    """Of a field that nobody knows, as much is told as a person needs, and nothing that a terminal obeys."""
+    error = (await gateway.post({"name": "a", "\x1b[2J" + "x" * 10_000: 1}, KEYS, headers=admin)).json()["error"]
+    assert "xxx" in error["param"] and error["param"].isprintable() and len(str(error)) < 500
+
+
 async def test_bodies_that_are_no_objects(gateway, admin):
     """400 too."""
-    for body in (b"", b"{", b"[]", b'"a"', b"\xff"):
+    for body in (b"", b"{", b"[]", b'"a"', b"\xff", b"[" * 100_000, b'{"a":' * 100_000):
         check(await gateway.post(body, KEYS, headers=admin), 400, "invalid_request")
 
 
