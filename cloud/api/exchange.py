@@ -23,6 +23,8 @@ from shared.errors import NexusError, Unavailable
 
 CUT_OFF = "This answer was cut off with the request that it was made for. Try again."
 """For those who follow an answer whose own caller took nothing more, or whose gateway ends."""
+PATIENCE = 0.25
+"""Of `limits.stalled_client_s`: how long those who follow an answer wait for its own caller to take a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Exchange(Response):
     async def _attempt(self, attempt: Attempt, scope: Scope, gone: asyncio.Future[None], send: Send) -> None:
         """Make an answer that others may follow: it goes on until the last of them has left."""
         recording = attempt.recording
-        here = True
+        patience_s = PATIENCE * self._backend.limits.stalled_client_s
+        here, stalled = True, False
 
         def leave(_: object = None) -> None:
             nonlocal here
@@ -87,11 +90,13 @@ class Exchange(Response):
                 recording.leave()
 
         async def send_recorded(message: Message) -> None:
+            nonlocal stalled
             if recording.add(message):
                 await self._replays.finish(attempt)
             recording.publish()
-            if here:
-                await send(message)
+            if here and not await recording.deliver(message, send, patience_s):
+                stalled = True
+                leave()
 
         gone.add_done_callback(leave)
         job = replace(self._order.job, seed=attempt.seed)
@@ -99,6 +104,8 @@ class Exchange(Response):
         send = self._patient(send)
         try:
             await self._make(order, scope, recording.deserted.wait, send_recorded)
+            if stalled:
+                raise ClientStalled
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, ClientStalled):
                 recording.fail(error)

@@ -28,6 +28,8 @@ class Recording:
         self._size = 0
         self._more = asyncio.Event()
         self._readers = 0
+        self._delivery: asyncio.Timeout | None = None
+        self._given_up_at = 0.0
         self.deserted = asyncio.Event()
         """Set when the last reader has left."""
         self.too_large = False
@@ -43,6 +45,8 @@ class Recording:
                 retry_after_s=TOO_LARGE_RETRY_S,
             )
         self._readers += 1
+        if self._delivery is not None and self._delivery.when() is None:
+            self._delivery.reschedule(self._given_up_at)
 
     def leave(self) -> None:
         """One fewer."""
@@ -53,6 +57,25 @@ class Recording:
     @property
     def readers(self) -> int:
         return self._readers
+
+    @property
+    def delivering(self) -> bool:
+        """A message waits to be taken by the caller for whom the answer is made."""
+        return self._delivery is not None
+
+    async def deliver(self, message: Message, send: Send, patience_s: float) -> bool:
+        """Send it to the caller for whom the answer is made. False when it is not taken in `patience_s` and others
+        read: they wait no longer, and that caller's connection lacks the message.
+        """
+        self._given_up_at = asyncio.get_running_loop().time() + patience_s
+        try:
+            async with asyncio.timeout(patience_s if self._readers > 1 else None) as self._delivery:
+                await send(message)
+        except TimeoutError:
+            return False
+        finally:
+            self._delivery = None
+        return True
 
     def add(self, message: Message) -> bool:
         """Remember the next message of the answer, which nobody reads before `publish`; true for its last one.
