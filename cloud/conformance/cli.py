@@ -41,7 +41,7 @@ def conformance(
         list[str] | None, typer.Option(help="Only cases whose names begin so, such as stream or stop.string. Repeat.")
     ] = None,
     level: Annotated[Level, typer.Option(help="The verdict that decides the exit status.")] = Level.STRICT,
-    timeout: Annotated[float, typer.Option(min=1, help="Longest wait for an answer, seconds.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=1, help="Longest wait for a whole answer, seconds.")] = 60.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results to this file too.")] = None,
     list_cases: Annotated[bool, typer.Option("--list", help="List the cases and their rules, and ask nobody.")] = False,
 ) -> None:
@@ -81,7 +81,7 @@ async def _run(url: str, key: str | None, model: str | None, names: Sequence[str
                 left = iter(f"{place} of {len(cases)}: {each.name}" for place, each in enumerate(cases[1:], 2))
                 status.update(f"1 of {len(cases)}: {cases[0].name}")
                 return await suite.run(target, cases, lambda _: status.update(next(left, "")))
-    except (httpx2.HTTPError, httpx2.InvalidURL, LookupError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, LookupError) as error:
         typer.echo(f"{url} cannot be judged: {str(error) or type(error).__name__}", err=True)
         raise typer.Exit(2) from None
 

@@ -30,6 +30,8 @@ async def run_case(case: Case, target: Target) -> Result:
             return Result(case.name, case.rule, Verdict.ABSENT, Verdict.ABSENT, f"not offered: {reason}")
     except GiveUp:
         pass
+    except TimeoutError:
+        see.must(False, f"no whole answer within {target.timeout_s:g} s")
     except httpx2.HTTPError as error:
         see.must(False, f"no answer: {type(error).__name__} {error}".strip())
     except (TypeError, AttributeError, ValueError, LookupError) as error:

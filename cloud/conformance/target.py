@@ -18,6 +18,8 @@ TEXT = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,"
 """Of text completions: what no model ends after a word or two."""
 LENGTH = 32
 """Output limit of most requests, tokens: enough to see, little to wait for."""
+ANSWER_LIMIT = 32 << 20
+"""What is read of an answer, bytes; whatever is longer has no end, and is judged as one without."""
 PATHS: dict[Kind, str] = {"chat": "/chat/completions", "completion": "/completions"}
 
 
@@ -96,10 +98,12 @@ class Answer:
 
 
 class Target:
-    """`url` is what a client takes as `base_url`. Use `open`."""
+    """`url` is what a client takes as `base_url`. Use `open`. An answer that is not whole within `timeout_s` is a
+    `TimeoutError`."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, key: str | None, model: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, url: str, key: str | None, model: str, timeout_s: float) -> None:
         self.http = http
+        self.timeout_s = timeout_s
         self.url = url
         self.key = key
         self.model = model
@@ -111,14 +115,14 @@ class Target:
         cls, url: str, key: str | None = None, model: str | None = None, timeout_s: float = 60.0
     ) -> AsyncIterator["Target"]:
         """A URL without a path gets `/v1`. Without `model` it is the first that the server lists; raises
-        `httpx2.HTTPError` or `LookupError` when the server cannot be asked for it."""
+        `httpx2.HTTPError`, `TimeoutError` or `LookupError` when the server cannot be asked for it."""
         if urlsplit(url).path in ("", "/"):
             url = url.rstrip("/") + "/v1"
         headers = {"authorization": f"Bearer {key}"} if key else {}
         # Reading certificates takes a while, and without TLS there are none to check.
         verify = urlsplit(url).scheme == "https"
         async with httpx2.AsyncClient(headers=headers, timeout=timeout_s, trust_env=False, verify=verify) as http:
-            target = cls(http, url.rstrip("/"), key, model or "")
+            target = cls(http, url.rstrip("/"), key, model or "", timeout_s)
             if model is None:
                 answer = await target.get("/models")
                 try:
@@ -140,11 +144,22 @@ class Target:
         url = path if path.startswith("http") else self.url + path
         given = {**({"content-type": "application/json"} if content is not None else {}), **(headers or {})}
         try:
-            response = await self.http.request(method, url, content=content, headers=given)
+            return await self._whole(method, url, content, given)
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
             # As clients do: a server may have closed a connection that it kept open until now.
-            response = await self.http.request(method, url, content=content, headers=given)
-        return Answer(response.status_code, response.headers, response.content)
+            return await self._whole(method, url, content, given)
+
+    async def _whole(self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+        body = bytearray()
+        async with (
+            asyncio.timeout(self.timeout_s),
+            self.http.stream(method, url, content=content, headers=headers) as response,
+        ):
+            async for block in response.aiter_bytes():
+                body += block
+                if len(body) >= ANSWER_LIMIT:
+                    break
+        return Answer(response.status_code, response.headers, bytes(body))
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         return await self.send("GET", path, headers=headers)
@@ -185,7 +200,10 @@ class Target:
         """A request whose caller hangs up at the end of the block, whatever has come by then."""
         content = json.dumps(self.body(**changes)).encode()
         headers = {"content-type": "application/json"}
-        async with self.http.stream("POST", self.url + PATHS["chat"], content=content, headers=headers) as response:
+        async with (
+            asyncio.timeout(self.timeout_s),
+            self.http.stream("POST", self.url + PATHS["chat"], content=content, headers=headers) as response,
+        ):
             yield response.aiter_raw()
 
     async def declared(self, length: int, wait_s: float) -> Answer | None:
