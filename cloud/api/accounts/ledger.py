@@ -70,9 +70,11 @@ class Ledger:
         if len(self._queue) >= BACKLOG_LIMIT:
             raise Unavailable("Usage cannot be recorded at the moment, so no new work is begun. Try again shortly.")
         budget = key.terms.monthly_budget
-        left = None if budget is None else budget - self.spent(key.id) - self._held[key.id]
-        if budget is not None and left is not None and worst > left:
-            raise InsufficientQuota(_refusal(budget, max(left, 0), worst))
+        if budget is not None:
+            # Several gateways together may have spent more than the budget; what costs nothing is possible even then.
+            left = max(budget - self.spent(key.id) - self._held[key.id], 0)
+            if worst > left:
+                raise InsufficientQuota(_refusal(budget, left, worst))
         self._held[key.id] += worst
         return Hold(key.id, worst)
 

@@ -84,6 +84,19 @@ async def test_what_other_gateways_spend_is_learnt(store, ledger, clock, make_ch
     assert ledger.spent(KeyId("key_a")) == 71
 
 
+async def test_what_is_free_needs_no_budget(store, ledger, clock, make_charge):
+    """Also when two gateways, neither knowing of the other's request, have spent more than there was."""
+    limited, other = key(Nano(100)), Ledger(store, clock=clock)
+    await other.start()
+    for each in (ledger, other):
+        each.settle(each.reserve(limited, Nano(80)), make_charge(cost=80))
+        await each.close()
+    assert other.spent(limited.id) == 160
+    other.reserve(limited, Nano(0))
+    with pytest.raises(InsufficientQuota, match=r"has \$0 left"):
+        other.reserve(limited, Nano(1))
+
+
 async def test_a_month_begins_at_nothing(ledger, clock, make_charge):
     """Late charges go to the month in which they ended; a clock set back does not bring the old month back."""
     limited = key(Nano(100))
