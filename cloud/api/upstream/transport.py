@@ -114,6 +114,8 @@ class _Connection(asyncio.Protocol):
 
     async def ask(self, message: bytes, timeout_s: float | None) -> Head:
         """Send a request; the head of its answer. Raises httpx2's errors."""
+        if self._lost or self._error is not None:  # nothing will wake a waiter any more
+            raise httpx2.ConnectError("the connection ended before it was used")
         response = self._response = ResponseReader()
         self._transport.write(message)
         while response.head is None:

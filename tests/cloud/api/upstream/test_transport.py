@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
+from support.waiting import until
 
 from cloud.api.upstream import transport as module
 from cloud.api.upstream.transport import StreamTransport
@@ -86,7 +87,8 @@ async def test_a_kept_connection_that_the_server_closed_is_not_used(server):
     async with client() as http:
         for _ in range(2):
             assert (await http.get(server.url)).content == b"hi"
-            await asyncio.sleep(0.05)  # the end of the connection arrives
+            [[kept]] = http._transport._idle.values()
+            await until(lambda kept=kept: kept._lost)
     assert server.connections == 2
 
 
@@ -206,3 +208,29 @@ async def test_a_header_cannot_break_out():
     request.headers._list.append((b"x-a", b"x-a", b"b\r\nx-c: d"))
     with pytest.raises(httpx2.LocalProtocolError):
         await StreamTransport().handle_async_request(request)
+
+
+async def test_a_connection_that_ended_before_it_was_used(monkeypatch):
+    """It is no connection, so that another verifier may be asked; nobody waits for it."""
+    ended = asyncio.Event()
+
+    async def end(_, writer):
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(end, "127.0.0.1", 0)
+    connect, lost = StreamTransport._connect, module._Connection.connection_lost
+
+    def note(self, error):
+        lost(self, error)
+        ended.set()
+
+    async def connect_late(*given):
+        connection = await connect(*given)
+        await asyncio.wait_for(ended.wait(), 10)
+        return connection
+
+    monkeypatch.setattr(StreamTransport, "_connect", connect_late)
+    monkeypatch.setattr(module._Connection, "connection_lost", note)
+    async with listening, client(timeout_s=5.0) as http:
+        with pytest.raises(httpx2.ConnectError):
+            await http.get(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/")
