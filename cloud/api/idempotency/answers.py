@@ -73,6 +73,10 @@ class Kept:
     def size(self) -> int:
         return len(self.content or b"")
 
+    def over(self, now: float) -> bool:
+        """As if it were not there: it has expired, and nobody works on it any more."""
+        return self.expires_at <= now and (self.state != "running" or self.lease_until <= now)
+
 
 class Found(Enum):
     """What a claim comes upon."""
@@ -87,7 +91,7 @@ class Found(Enum):
 
 def decide(found: Kept | None, new: Kept, now: float) -> Found:
     """What the claim `new` comes upon when `found` is there already."""
-    if found is None or found.expires_at <= now:
+    if found is None or found.over(now):
         return Found.NEW
     if found.fingerprint != new.fingerprint:
         return Found.CONFLICT

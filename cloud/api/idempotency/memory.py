@@ -50,16 +50,16 @@ class MemoryAnswers:
             self._rows[best.id] = replace(best, retries=retry)
         return best
 
-    async def renew(self, owner: str, lease_until: int) -> None:
-        for row in list(self._rows.values()):
-            if row.owner == owner and row.state == "running":
-                self._rows[row.id] = replace(row, lease_until=lease_until)
+    async def renew(self, answers: Sequence[str], lease_until: int) -> None:
+        for answer in answers:
+            if (row := self._rows.get(answer)) is not None and row.state == "running":
+                self._rows[answer] = replace(row, lease_until=lease_until)
 
     async def release(self, owner: str) -> None:
-        await self.renew(owner, 0)
+        await self.renew([row.id for row in self._rows.values() if row.owner == owner], 0)
 
     async def purge(self, now: float, most_bytes: int) -> int:
-        self._rows = {row.id: row for row in self._rows.values() if row.expires_at > now}
+        self._rows = {row.id: row for row in self._rows.values() if not row.over(now)}
         total = sum(row.size for row in self._rows.values())
         for row in sorted(self._rows.values(), key=lambda row: row.ended_at or 0):
             if total <= most_bytes:

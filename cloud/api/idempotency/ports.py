@@ -30,8 +30,8 @@ class AnswerStore(Protocol):
         """
         ...
 
-    async def renew(self, owner: str, lease_until: int) -> None:
-        """Go on with everything that `owner` runs."""
+    async def renew(self, answers: Sequence[str], lease_until: int) -> None:
+        """Go on with these, by their ids, as far as they still run."""
         ...
 
     async def release(self, owner: str) -> None:

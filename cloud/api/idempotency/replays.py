@@ -303,8 +303,8 @@ class Replays:
         purged = float("-inf")
         while True:
             try:
-                if self._claims:
-                    await self._store.renew(self._owner, int(self._clock()) + LEASE_S)
+                if claims := [attempt.row.id for attempt in self._claims.values()]:
+                    await self._store.renew(claims, int(self._clock()) + LEASE_S)
                 if self._clock() - purged >= PURGE_S:
                     purged = self._clock()
                     await self._store.purge(purged, self._settings.max_total_bytes)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cloud.api.accounts.money import Nano
@@ -78,17 +78,16 @@ class SqlAnswers:
         # A client may mark anything as a retry: only one that is about something takes the writers' turn.
         return await self._database.write(take) if await self._database.read(look) else None
 
-    async def renew(self, owner: str, lease_until: int) -> None:
-        mine = (ANSWERS.c.owner == owner) & (ANSWERS.c.state == "running")
-        renewed = update(ANSWERS).where(mine).values(lease_until=lease_until)
-        await self._database.write(lambda connection: connection.execute(renewed))
+    async def renew(self, answers: Sequence[str], lease_until: int) -> None:
+        await self._lease(ANSWERS.c.id.in_(answers), lease_until)
 
     async def release(self, owner: str) -> None:
-        await self.renew(owner, 0)
+        await self._lease(ANSWERS.c.owner == owner, 0)
 
     async def purge(self, now: float, most_bytes: int) -> int:
         async def work(connection: AsyncConnection) -> int:
-            await connection.execute(delete(ANSWERS).where(ANSWERS.c.expires_at <= now))
+            unowned = (ANSWERS.c.state != "running") | (ANSWERS.c.lease_until <= now)
+            await connection.execute(delete(ANSWERS).where((ANSWERS.c.expires_at <= now) & unowned))
             total = int((await connection.execute(select(func.coalesce(func.sum(ANSWERS.c.size), 0)))).scalar_one())
             while total > most_bytes:
                 oldest = select(ANSWERS.c.id, ANSWERS.c.size).where(ANSWERS.c.size > 0)
@@ -104,6 +103,10 @@ class SqlAnswers:
             return total
 
         return await self._database.write(work)
+
+    async def _lease(self, which: ColumnElement[bool], until: int) -> None:
+        leased = update(ANSWERS).where(which & (ANSWERS.c.state == "running")).values(lease_until=until)
+        await self._database.write(lambda connection: connection.execute(leased))
 
 
 def _values(answer: Kept) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def test_what_a_claim_comes_upon(make, running):
     assert decide(running(owner="other"), new, 10) is Found.BUSY
     assert decide(running(owner="other"), new, 50) is Found.TAKE_OVER
     assert decide(running(owner="me"), new, 10) is Found.TAKE_OVER
+    assert decide(running(owner="other", expires_at=5), new, 10) is Found.BUSY
+    assert decide(running(owner="other", expires_at=5, lease_until=5), new, 10) is Found.NEW
     assert decide(running(owner="other", fingerprint=b"o" * 32), new, 60) is Found.CONFLICT
 
 
@@ -74,9 +76,11 @@ async def test_going_on_with_what_was_left(store, running):
 
 async def test_leases(store, running):
     """A running claim is believed until its lease ends; its owner renews it, and gives it up when it ends."""
-    await store.claim(running(owner="other", lease_until=20), 10)
-    await store.renew("other", 90)
+    _, row = await store.claim(running(owner="other", lease_until=20), 10)
+    await store.claim(running(owner="other", lease_until=20, claim=b"d" * 32), 10)
+    await store.renew([row.id], 90)
     assert (await store.claim(running(), 80))[0] is Found.BUSY
+    assert (await store.claim(running(claim=b"d" * 32), 80))[0] is Found.TAKE_OVER
     await store.release("other")
     assert (await store.claim(running(), 80))[0] is Found.TAKE_OVER
 
@@ -111,7 +115,7 @@ async def test_a_retry_of_what_was_left_takes_it_along(store, make):
 
 async def test_purge(store, make, running):
     """Old ones go, then the oldest while there are too many bytes; running ones stay."""
-    await store.claim(running(), 10)
+    await store.claim(running(expires_at=200, lease_until=400), 10)
     rows = [make(content=b"x" * 100, ended_at=at) for at in range(5)]
     await store.keep([*rows, make(expires_at=200, content=b"y" * 1000)])
     assert await store.purge(300, 10_000) == 500
