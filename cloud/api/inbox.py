@@ -32,6 +32,13 @@ class _Entry:
         self.event, self.size = event, size
         self.more: list[Delta] = []
 
+    def takes(self, piece: Delta) -> bool:
+        """Whether it may be merged with `piece`: calls and text are kept apart, as their order would be lost."""
+        first = self.event.piece
+        if not isinstance(first, Delta) or bool(first.calls) != bool(piece.calls):
+            return False
+        return not (piece.calls and (first.text or piece.text))
+
 
 class _Line:
     """What waits of one choice."""
@@ -69,7 +76,7 @@ class Inbox:
         for piece in pieces:
             if line.count < MERGE_AT:
                 self._put(Event(index, piece))
-            elif isinstance(piece, Delta) and line.delta is not None:
+            elif isinstance(piece, Delta) and line.delta is not None and line.delta.takes(piece):
                 size = _size(piece)
                 line.delta.more.append(piece)
                 line.delta.size += size

@@ -1,5 +1,6 @@
 """A choice from its pieces: what is told in parts is what is told at once, however the pieces are cut."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud.api.broker.policy import StreamPolicy
-from cloud.api.inbox import merged
+from cloud.api.inbox import MERGE_AT, Event, Inbox, merged
 from cloud.api.openai.choice import Choice, Part, Whole
 from cloud.api.openai.job import Job, ToolRules
 from cloud.api.openai.shapes import ChatShape
@@ -94,7 +95,7 @@ def test_parts_add_up_to_the_whole(pieces: list[Delta], last: Delta, end: Finish
 
 @given(st.lists(deltas, min_size=1, max_size=8), ends, st.data())
 def test_how_pieces_are_merged_changes_nothing(pieces: list[Delta], end: Finish, data: st.DataObject) -> None:
-    """For a slow reader several are one."""
+    """For a slow server several are one."""
     last = pieces[-1]
     pieces = [*pieces[:-1], Delta(last.text, (*last.tokens, EOS), last.reasoning, last.calls, end)]
     cuts = [*sorted(data.draw(st.sets(st.integers(1, len(pieces)), max_size=len(pieces)))), len(pieces)]
@@ -102,6 +103,30 @@ def test_how_pieces_are_merged_changes_nothing(pieces: list[Delta], end: Finish,
     _, one = run(pieces)
     _, other = run([merged(group) if len(group) > 1 else group[0] for group in groups])
     assert comparable(one) == comparable(other)
+
+
+@given(st.lists(deltas, min_size=1, max_size=8), ends)
+def test_a_slow_reader_is_told_the_same(pieces: list[Delta], end: Finish) -> None:
+    """To the letter, white space around calls included: what waits is merged only where that changes nothing."""
+    pieces = [Delta(reasoning="r")] * MERGE_AT + [*pieces, Delta("", (EOS,), end=end)]
+
+    async def waited() -> list[Delta]:
+        inbox = Inbox()
+        await inbox.put_all(0, pieces)
+        await inbox.put(Event(0, None))
+        events = [await inbox.get()]
+        while events[-1].piece is not None:
+            events.append(await inbox.get())
+        return [event.piece for event in events if isinstance(event.piece, Delta)]
+
+    (_, one), (_, other) = run(pieces), run(asyncio.run(waited()))
+    assert told(one) == told(other)
+
+
+def told(whole: Whole) -> tuple[Any, ...]:
+    """All but ids of calls, which may be made up."""
+    calls = [(call.name, call.text()) for call in whole.calls]
+    return whole.text, whole.reasoning, calls, whole.reason, whole.tokens
 
 
 def comparable(whole: Whole) -> tuple[Any, ...]:
