@@ -22,6 +22,7 @@ NO_KEY = (
     "no API key is set, so nobody could use the gateway: make one with `nexus keys create NAME`, set api_keys in the "
     f"settings file or {ENV_PREFIX}API_KEYS, or name a file of keys with --api-keys-file"
 )
+KEY_FORM = "each key must be at least 8 printable ASCII characters without spaces"
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
 _REPLAYS = ReplaySettings()
@@ -198,10 +199,8 @@ class GatewaySettings(BaseSettings):
     @field_validator("api_keys")
     @classmethod
     def _keys_have_length(cls, value: list[SecretStr]) -> list[SecretStr]:
-        for key in value:
-            text = key.get_secret_value()
-            if len(text) < 8 or not text.isascii() or not text.isprintable() or " " in text:
-                raise ValueError("each key must be at least 8 printable ASCII characters without spaces")
+        if not all(_can_be_sent(key.get_secret_value()) for key in value):
+            raise ValueError(KEY_FORM)
         return value
 
     @field_validator("api_keys_file")
@@ -211,6 +210,8 @@ class GatewaySettings(BaseSettings):
         keys = read_keys(value) if value is not None else info.data.get("api_keys", ["(wrong)"])
         if not keys and (value is not None or info.data.get("database") == ":memory:"):
             raise ValueError(NO_KEY)
+        if value is not None and not all(map(_can_be_sent, keys)):
+            raise ValueError(f"{value}: {KEY_FORM}")
         return value
 
     def all_api_keys(self) -> list[str]:
@@ -240,6 +241,11 @@ class GatewaySettings(BaseSettings):
 def _draft_port_settings(verifiers: list[VerifierSettings], options: DraftPortOptions) -> DraftPortSettings:
     endpoints = tuple(port for verifier in verifiers for port in verifier.draft_ports)
     return DraftPortSettings(endpoints=endpoints or ("ipc://none",), **options.model_dump())
+
+
+def _can_be_sent(key: str) -> bool:
+    """As an API key: it fits into a header, and is not guessed at once."""
+    return len(key) >= 8 and key.isascii() and key.isprintable() and " " not in key
 
 
 def read_keys(path: Path) -> list[str]:

@@ -71,6 +71,15 @@ def test_keys_from_a_file(monkeypatch, tmp_path):
     assert load(None, {"api_keys_file": str(keys)}).settings.all_api_keys() == ["key-number-1", "key-number-2"]
 
 
+def test_keys_in_a_file_are_as_long_as_others(tmp_path, file):
+    """A key that could be guessed is refused wherever it stands, and not shown."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY}\nshort\n")
+    with pytest.raises(SettingsInvalid, match=rf"{keys}: each key must be at least 8") as caught:
+        load(file(f'api_keys_file = "{keys}"'), {})
+    assert "short" not in str(caught.value)
+
+
 def test_all_errors_at_once(monkeypatch, file):
     """Each error names field, source and remedy."""
     path = file(
