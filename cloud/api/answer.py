@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +77,7 @@ class GenerationResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.ensure_future(self._run(scope, send))
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -298,6 +297,7 @@ def told(error: Exception, scope: Scope) -> Json:
     return internal_error(request_id)
 
 
-async def _disconnected(receive: Callable[[], Awaitable[Any]]) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Ends when the caller has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -14,7 +14,7 @@ from cloud.api.accounts.keys import ApiKey
 from cloud.api.accounts.money import NOTHING
 from cloud.api.admission.desk import Desk
 from cloud.api.admission.ticket import Ask, Ticket
-from cloud.api.answer import Backend, ClientStalled, GenerationResponse, told
+from cloud.api.answer import Backend, ClientStalled, GenerationResponse, disconnected, told
 from cloud.api.idempotency.answers import Call, Kept
 from cloud.api.idempotency.recording import Recording, bounded, replay
 from cloud.api.idempotency.replays import Attempt, Replays
@@ -51,7 +51,7 @@ class Exchange(Response):
         self._ticket: Ticket | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             begun = await self._replays.begin(self._order.call)
             match begun:
@@ -182,8 +182,3 @@ async def _first(work: Awaitable[None], gone: asyncio.Future[None]) -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -103,3 +103,11 @@ class TestStalledClient:
         for handle in gateway.coordinator.handles.values():
             await handle.released.wait()
         writer.transport.abort()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_caller_who_stays_is_no_disconnect(gateway, stream):
+    """The end of an answer is not taken for its caller's."""
+    for _ in range(10):
+        assert (await gateway.post(GOOD | {"stream": stream, "n": 3})).status_code == 200
+    assert "nexus_client_disconnects_total 0.0" in (await gateway.http.get("/metrics")).text
