@@ -1,6 +1,7 @@
 """Everything about accounts in one place: keys, budgets and charges over one store."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from cloud.api.accounts.ledger import Ledger
 from cloud.api.accounts.money import Nano
 from cloud.api.accounts.ports import AccountStore
 from cloud.api.accounts.ring import KeyRing
-from shared.errors import InvalidInput, NotFound
+from shared.errors import InvalidInput, NotFound, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Accounts:
         """A new key, known to this gateway at once and to others within a second."""
         new = new_key(terms, self._clock())
         await self._store.add(new)
-        await self.ring.refresh()
+        await self._tell()
         return new
 
     async def revoke(self, key: KeyId) -> ApiKey:
@@ -63,7 +64,7 @@ class Accounts:
         revoked = await self._store.revoke(key, int(self._clock()))
         if revoked is None:
             raise NotFound("There is no API key with this id.")
-        await self.ring.refresh()
+        await self._tell()
         return revoked
 
     async def statements(self) -> list[Statement]:
@@ -74,3 +75,8 @@ class Accounts:
     async def charges(self, key: KeyId, limit: int) -> Sequence[Charge]:
         """The latest charges of a key that the store has been told, newest first."""
         return await self._store.charges(key, limit)
+
+    async def _tell(self) -> None:
+        """The change is made: if the ring cannot read it now, it does so by itself, soon."""
+        with contextlib.suppress(Unavailable):
+            await self.ring.refresh()

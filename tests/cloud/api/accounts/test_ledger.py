@@ -112,6 +112,24 @@ async def test_a_month_begins_at_nothing(ledger, clock, make_charge):
     assert ledger.spent(limited.id) == 40
 
 
+async def test_a_key_that_was_made_is_handed_over(clock, monkeypatch):
+    """Also when the store falls silent right after it: nobody could ever use it otherwise. So with a revocation."""
+    store = MemoryAccounts()
+    accounts = Accounts(store, clock=clock)
+
+    async def silent(_):
+        raise Unavailable("silent")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "changes", silent)
+        new = await accounts.create(Terms(name="a"))
+        gone = await accounts.create(Terms(name="b"))
+        assert (await accounts.revoke(gone.key.id)).revoked_at is not None
+    assert await accounts.ring.identify(new.secret.encode()) == new.key
+    with pytest.raises(Unauthorized, match="revoked"):
+        await accounts.ring.identify(gone.secret.encode())
+
+
 class Failing(MemoryAccounts):
     """A store that is silent for a time."""
 
