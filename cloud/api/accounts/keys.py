@@ -11,6 +11,7 @@ from cloud.api.accounts.money import Nano
 KeyId = NewType("KeyId", str)
 """The public name of a key; it opens nothing."""
 Scope = Literal["inference", "models", "admin"]
+State = Literal["active", "expired", "revoked"]
 Privacy = Literal["verifier_only", "own_nodes", "trusted", "any"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -52,6 +53,11 @@ class ApiKey:
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.terms.scopes
+
+    def state(self, now: float) -> State:
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.terms.expires_at is not None and now >= self.terms.expires_at else "active"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,13 @@ class KeyRing:
             found = self._find(secret)
         if found is None:
             raise Unauthorized("This API key is not known here. Check the key and the address it is for.")
-        if found.revoked_at is not None:
-            raise Unauthorized("This API key has been revoked. Ask for a new one.")
-        if found.terms.expires_at is not None and self._clock() >= found.terms.expires_at:
-            raise Unauthorized("This API key has expired. Ask for a new one.")
-        return found
+        match found.state(self._clock()):
+            case "revoked":
+                raise Unauthorized("This API key has been revoked. Ask for a new one.")
+            case "expired":
+                raise Unauthorized("This API key has expired. Ask for a new one.")
+            case "active":
+                return found
 
     async def refresh(self) -> None:
         """Ask the store now. Raises `Unavailable` when it does not answer."""

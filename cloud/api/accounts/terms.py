@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cloud.api.accounts.accounts import Statement
-from cloud.api.accounts.keys import DEFAULT_SCOPES, SCOPES, ApiKey, Privacy, Scope, Terms
+from cloud.api.accounts.keys import DEFAULT_SCOPES, SCOPES, Privacy, Scope, Terms
 from cloud.api.accounts.money import Nano, dollars, nano
 from cloud.api.bodies import shown, words
 from shared.errors import InvalidInput
@@ -90,7 +90,7 @@ def key_object(statement: Statement, now: float) -> dict[str, Any]:
         "object": "api_key",
         "name": terms.name,
         "start": key.start,
-        "state": state_of(key, now),
+        "state": key.state(now),
         "in_settings": key.in_settings,
         "scopes": [scope for scope in SCOPES if scope in terms.scopes],
         "created_at": key.created_at,
@@ -103,14 +103,6 @@ def key_object(statement: Statement, now: float) -> dict[str, Any]:
         "spent_this_month": dollars(statement.spent),
         "privacy": terms.privacy,
     }
-
-
-def state_of(key: ApiKey, now: float) -> str:
-    """`active`, `expired` or `revoked`."""
-    if key.revoked_at is not None:
-        return "revoked"
-    expired = key.terms.expires_at is not None and now >= key.terms.expires_at
-    return "expired" if expired else "active"
 
 
 def day(at: int) -> str:
