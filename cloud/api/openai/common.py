@@ -215,9 +215,9 @@ def _explain(error: ValidationError) -> InvalidInput:
     details = error.errors(include_url=False, include_context=True)
     unknown = [d for d in details if d["type"] == "extra_forbidden"]
     first = (unknown or details)[0]
-    # Of the branches of a union, the one that got deepest is the one that was meant.
+    # Of the branches of a union, the one that got deepest is the one that was meant, or the one whose type it has.
     branches = [d for d in details if field_name(d["loc"]).startswith(field_name(first["loc"]))]
-    first = max(branches, key=lambda d: len(field_name(d["loc"])))
+    first = max(branches, key=lambda d: (len(field_name(d["loc"])), not d["type"].endswith("_type")))
     param = field_name(first["loc"])
     if first["type"] == "extra_forbidden":
         param = _unknown(first["loc"])

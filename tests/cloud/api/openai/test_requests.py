@@ -399,3 +399,19 @@ async def test_a_large_body_is_read_beside_the_event_loop():
         turns += 1
         await asyncio.sleep(0)
     assert len((await reading).messages) == 8000 and turns > 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stop": []}, "Invalid value for `stop`: list should have at least 1 item"),
+        ({"stop": 5}, "Invalid value for `stop`: input should be a valid string"),
+        ({"messages": [{"role": "user", "content": []}]}, "Invalid value for `messages[0].content`: list should"),
+    ],
+)
+def test_of_a_union_the_branch_with_the_type_is_explained(given, said):
+    """An empty list is told that it is empty, not that it is no string."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **given}
+    with pytest.raises(InvalidInput) as caught:
+        parse(msgspec.json.encode(body), ChatRequest)
+    assert caught.value.message.startswith(said)
