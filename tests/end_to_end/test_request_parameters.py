@@ -11,7 +11,7 @@ from support.verifier import PROMPTS, Verifier, complete
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MODEL = "smollm2-135m"
-SEEDED: dict[str, Any] = {"model": MODEL, "temperature": 1.0, "seed": 11, "max_tokens": 12}
+SEEDED: dict[str, Any] = {"model": MODEL, "temperature": 1.0, "seed": 11, "max_tokens": 24}
 CHAT: Any = [{"role": "user", "content": "Name a city in Europe and how many people live there."}]
 SCHEMA: dict[str, Any] = {
     "type": "object",
