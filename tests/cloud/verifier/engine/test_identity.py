@@ -43,7 +43,16 @@ def plain_sampled(verifier: Verifier) -> list[list[int]]:
     return ask(verifier, sampled)
 
 
-@pytest.mark.parametrize("drafter", [None, nothing, perfect, garbage, half_right, any_length])
+@pytest.mark.parametrize(
+    "drafter",
+    [
+        None,
+        perfect,
+        garbage,
+        any_length,
+        *(pytest.param(each, marks=pytest.mark.soak) for each in (nothing, half_right)),
+    ],
+)
 def test_greedy_answers_are_stock_vllms(
     verifier: Verifier, stock_greedy: list[list[int]], drafter: Drafter | None
 ) -> None:
