@@ -11,6 +11,12 @@ TOOLS_MAX = 128
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
+def _no_function(data: Any) -> str | None:
+    """The type, shortened to be shown, of what is said to be something else than a function."""
+    kind = data.get("type") if isinstance(data, dict) else None
+    return kind[:40] if isinstance(kind, str) and kind != "function" else None
+
+
 class FunctionDefinition(Strict):
     name: FunctionName
     description: str | None = None
@@ -27,9 +33,8 @@ class Tool(Strict):
     @model_validator(mode="before")
     @classmethod
     def _only_functions(cls, data: Any) -> Any:
-        kind = data.get("type") if isinstance(data, dict) else None
-        if isinstance(kind, str) and kind != "function":
-            raise InvalidInput(f'`tools` of type "{kind[:40]}" are not supported: send functions.', param="tools")
+        if (kind := _no_function(data)) is not None:
+            raise InvalidInput(f'`tools` of type "{kind}" are not supported: send functions.', param="tools")
         return data
 
     def for_engine(self) -> dict[str, Any]:
@@ -49,10 +54,9 @@ class NamedTool(Strict):
     @model_validator(mode="before")
     @classmethod
     def _only_functions(cls, data: Any) -> Any:
-        kind = data.get("type") if isinstance(data, dict) else None
-        if isinstance(kind, str) and kind != "function":
+        if (kind := _no_function(data)) is not None:
             raise InvalidInput(
-                f'`tool_choice` of type "{kind[:40]}" is not supported: use none, auto, required or a function.',
+                f'`tool_choice` of type "{kind}" is not supported: use none, auto, required or a function.',
                 param="tool_choice",
             )
         return data
