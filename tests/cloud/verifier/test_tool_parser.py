@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.byte_level import tokens_of
+from support.jobs import CHAT_JOB
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
@@ -19,9 +20,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import (
 from vllm.parser.parser_manager import ParserManager
 from vllm.tool_parsers.abstract_tool_parser import ToolParserManager
 
-from cloud.api.broker.policy import StreamPolicy
 from cloud.api.openai.choice import Choice, Whole
-from cloud.api.openai.job import Job, ToolRules
 from cloud.api.upstream.chunks import Delta, read_chunk
 from cloud.api.upstream.errors import Asked
 from cloud.verifier.engine import tool_parser
@@ -70,7 +69,7 @@ def answer(folder: Path, text: str, group: int | None) -> Whole:
     request = ChatCompletionRequest(messages=[{"role": "user", "content": "x"}], tools=TOOLS, tool_choice="auto")
     parser = parser_class(tokenizer, request.tools)
     stream = DecodeStream(skip_special_tokens=False)
-    choice = Choice(0, JOB)
+    choice = Choice(0, CHAT_JOB)
     rng = random.Random(1)
     while ids:
         size = group or rng.randint(1, 6)
@@ -88,25 +87,6 @@ def answer(folder: Path, text: str, group: int | None) -> Whole:
             assert isinstance(piece, Delta)
             choice.feed(piece)
     return choice.whole()
-
-
-JOB = Job(
-    path="/v1/chat/completions",
-    model="m",
-    payload={},
-    engine_arguments={},
-    biased=(),
-    n=1,
-    seed=1,
-    stops=(),
-    stream=False,
-    include_usage=False,
-    logprobs=False,
-    trace=False,
-    policy=StreamPolicy(),
-    shaped=False,
-    tools=ToolRules(),
-)
 
 
 def shown(whole: Whole) -> tuple[Any, ...]:

@@ -6,32 +6,15 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.jobs import CHAT_JOB
 
-from cloud.api.broker.policy import StreamPolicy
 from cloud.api.inbox import MERGE_AT, Event, Inbox, merged
 from cloud.api.openai.choice import Choice, Part, Whole
-from cloud.api.openai.job import Job, ToolRules
+from cloud.api.openai.job import ToolRules
 from cloud.api.openai.shapes import ChatShape
 from cloud.api.upstream.chunks import CallDelta, Delta, Finish, Token
 
-JOB = Job(
-    path="/v1/chat/completions",
-    model="m",
-    payload={},
-    engine_arguments={},
-    biased=(),
-    n=1,
-    seed=1,
-    stops=(),
-    stream=False,
-    include_usage=False,
-    logprobs=True,
-    trace=False,
-    policy=StreamPolicy(),
-    shaped=False,
-    tools=ToolRules(),
-    top_logprobs=2,
-)
+JOB = replace(CHAT_JOB, logprobs=True, top_logprobs=2)
 SHAPE = ChatShape("m", None, lambda: 0)
 
 calls = st.builds(
