@@ -50,7 +50,9 @@ class Calls:
             call = self._by_index.get(delta.index)
             if call is None:
                 call = self._by_index[delta.index] = Call(_id(delta.id))
-            call.name = call.name or delta.name
+            if call.name is None and delta.name is not None:
+                call.name = delta.name
+                touched.pop(delta.index, None)  # its place is that of its name, not of what came before
             if delta.arguments:
                 call.arguments.append(delta.arguments)
             touched[delta.index] = None
