@@ -19,3 +19,6 @@ TapeId = NewType("TapeId", str)
 
 ModelName = NewType("ModelName", str)
 """The name under which a model is served and asked for."""
+
+AccountId = NewType("AccountId", str)
+"""A person or organisation with an account: developer, owner of nodes, operator, or several of these."""

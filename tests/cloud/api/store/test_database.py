@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from cloud.api.store.database import Database, StoreFailed
-from cloud.api.store.tables import COUNTERS, METADATA
+from cloud.api.store.schema import METADATA
+from cloud.api.store.tables import COUNTERS
 from shared.errors import ConfigError
 
 

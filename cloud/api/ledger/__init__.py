@@ -1,0 +1,1 @@
+"""The double-entry ledger: reservations, settlements, holds and payouts as balanced events, never changed afterwards."""

@@ -1,0 +1,14 @@
+"""Versioned prices and rates, spot prices, reputations, and what kept nodes from earning."""
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
+def downgrade() -> None:
+    pass
