@@ -1,8 +1,8 @@
 """Receipts: what an owner earned, piece by piece, signed by the coordinator and chained so that none can be lost.
 
-A receipt's canonical form is one MessagePack array of its fields in the order of the class. Its digest is the SHA-256 of
-that, and the next receipt of the same owner names it. The coordinator signs label and digest (Ed25519, RFC 8032), so that
-whoever has its public key and the file needs nobody else to check it: `check`.
+A receipt's canonical form is one MessagePack array of its fields in the order of the class. Its digest is the SHA-256
+of that, and the next receipt of the same owner names it. The coordinator signs label and digest (Ed25519, RFC 8032):
+whoever has its public key and the file needs nobody else to check it (`check`).
 """
 
 import hashlib
@@ -347,11 +347,10 @@ def _span(first: int, last: int) -> str:
 
 def to_line(entry: SignedReceipt | SignedStatement) -> bytes:
     """As one line of a file of receipts (JSON, without the line's end)."""
-    match entry:
-        case SignedReceipt(receipt, digest, signature):
-            data = {"receipt": _object(receipt), "digest": digest.hex(), "signature": signature.hex()}
-        case SignedStatement(statement, signature):
-            data = {"statement": _object(statement), "signature": signature.hex()}
+    signature = entry.signature.hex()
+    if isinstance(entry, SignedStatement):
+        return msgspec.json.encode({"statement": _object(entry.statement), "signature": signature})
+    data = {"receipt": _object(entry.receipt), "digest": entry.digest.hex(), "signature": signature}
     return msgspec.json.encode(data)
 
 
