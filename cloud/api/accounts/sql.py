@@ -26,6 +26,10 @@ class SqlAccounts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        return self._database
+
     async def add(self, new: NewKey) -> None:
         async def work(connection: AsyncConnection) -> None:
             await connection.execute(insert(API_KEYS).values(**_values(new), revision=await _next(connection)))

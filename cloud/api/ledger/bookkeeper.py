@@ -208,8 +208,11 @@ class Bookkeeper:
         """Settle what dead processes have left in their spools."""
         if self._spool is not None:
             for settlement in self._spool.take_over():
-                self._items.append(self._spooled(settlement, counted=False))
+                item = self._spooled(settlement, counted=False)
+                self._items.append(item)
                 self._more.set()
+                if not item.spooled:  # the old file stays until there is room for a new one
+                    break
 
     async def start(self) -> None:
         """Take over what an earlier process has left, and begin to write."""
