@@ -13,6 +13,7 @@ from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
+from cloud.api.ledger.settings import LedgerSettings
 from cloud.api.nodes.settings import NodeSettings
 from shared import paths
 from shared.errors import ConfigError
@@ -25,6 +26,7 @@ NO_KEY = (
 KEY_FORM = "each key must be at least 8 printable ASCII characters without spaces"
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
+_LEDGER = LedgerSettings()
 _REPLAYS = ReplaySettings()
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -141,6 +143,17 @@ class BrokerOptions(_Section):
         return BrokerSettings(**self.model_dump())
 
 
+class LedgerOptions(_Section):
+    """Holds and deadlines of money."""
+
+    hold_days: Annotated[int, Field(ge=0, le=365)] = _LEDGER.hold_days
+    lease_s: Annotated[int, Field(ge=5, le=86400)] = _LEDGER.lease_s
+    spool: Path | None = None
+
+    def to_ledger(self) -> LedgerSettings:
+        return LedgerSettings(hold_days=self.hold_days, lease_s=self.lease_s)
+
+
 class LogSettings(_Section):
     level: logs.Level = "info"
     format: logs.Format = "text"
@@ -170,6 +183,7 @@ class GatewaySettings(BaseSettings):
     admission: AdmissionOptions = AdmissionOptions()
     replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
+    ledger: LedgerOptions = LedgerOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")
