@@ -1,3 +1,3 @@
-"""People, sessions, device codes, nodes and the audit log. Times are whole seconds since 1970 (UTC), money is integers."""
+"""People, sessions, device codes, nodes and the audit log. Times are seconds since 1970 (UTC)."""
 
 from cloud.api.store.metadata import METADATA as METADATA

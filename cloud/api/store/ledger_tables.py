@@ -1,3 +1,3 @@
-"""Events, postings, balances, reservations and settlements. Times are whole seconds since 1970 (UTC), money is integers."""
+"""Events, postings, balances, reservations and settlements. Times are seconds since 1970 (UTC)."""
 
 from cloud.api.store.metadata import METADATA as METADATA

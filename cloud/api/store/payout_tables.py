@@ -1,3 +1,3 @@
-"""Receipts and payouts. Times are whole seconds since 1970 (UTC), money is integers."""
+"""Receipts and payouts. Times are seconds since 1970 (UTC)."""
 
 from cloud.api.store.metadata import METADATA as METADATA
