@@ -26,7 +26,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def validated(model: type[M], data: dict[str, Any]) -> M:
-    """`data` as a model that takes no unknown fields. Raises `InvalidInput` that names the first field that is wrong."""
+    """Raises `InvalidInput` that names the first field that is wrong, or that the model does not have."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

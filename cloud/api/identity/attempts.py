@@ -1,4 +1,4 @@
-"""How often something may be tried: so many times at once, and again as time passes. Kept by each gateway for itself."""
+"""How often something may be tried: so many times at once, and again as time passes. Each gateway counts for itself."""
 
 import ipaddress
 from collections import OrderedDict

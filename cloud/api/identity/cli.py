@@ -17,6 +17,7 @@ from cloud.api.identity.account import ROLES, Account, Role
 from cloud.api.identity.bodies import AccountInput, account_object, audit_object
 from cloud.api.identity.identity import passwords
 from cloud.api.identity.people import People
+from cloud.api.identity.settings import IdentitySettings
 from cloud.api.identity.sql import SqlIdentity
 from cloud.api.store.commands import (
     ConfigOption,
@@ -200,7 +201,8 @@ def audit(
 
 
 def _run(config: Path | None, address: str | None, work: Callable[[People], Awaitable[T]]) -> T:
-    settings = settings_of(config).to_identity()
+    """How passwords are hashed is in the settings; with another database and no settings, as it is by default."""
+    settings = settings_of(config).to_identity() if address is None or config is not None else IdentitySettings()
     hashing = passwords(settings)
     try:
         return on_database(config, address, lambda database: work(People(SqlIdentity(database), hashing, settings)))

@@ -1,4 +1,4 @@
-"""Passwords: argon2id (RFC 9106), computed in threads of their own, with the same work whether or not an account exists."""
+"""Passwords: argon2id (RFC 9106), in threads of their own, with the same work whether or not an account exists."""
 
 import asyncio
 import base64

@@ -35,8 +35,8 @@ FREE: Final = frozenset({"/v1/account/sign-up", "/v1/account/sign-in", "/v1/devi
 
 
 class Auth:
-    """Sets `scope["state"]["api_key"]` or `scope["state"]["signed_in"]`. Also asks for a key at `guarded` (paths), where
-    one of the settings will do, or one with the scope admin.
+    """Sets `api_key` or `signed_in` in `scope["state"]`. Also asks for a key at `guarded` (paths), where one of the
+    settings will do, or one with the scope admin.
     """
 
     def __init__(self, app: ASGIApp, ring: KeyRing, people: People, guarded: frozenset[str] = frozenset()) -> None:

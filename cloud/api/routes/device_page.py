@@ -43,7 +43,8 @@ $("ask").addEventListener("submit", (event) => {
   code = form.user_code.value;
   attempt(async () => {
     if (!token) {
-      token = (await call("POST", "v1/account/sign-in", { email: form.email.value, password: form.password.value })).token;
+      const who = { email: form.email.value, password: form.password.value };
+      token = (await call("POST", "v1/account/sign-in", who)).token;
       form.password.value = "";
     }
     const pairing = await call("GET", "v1/owner/pairings/" + encodeURIComponent(code));
