@@ -22,6 +22,7 @@ from shared.ids import NodeId
 
 PROOF_LABEL: Final = b"nexus node proof 1\x00"
 """Keeps these signatures apart from any other use of the key; the number changes with the payload's form."""
+PAIRING_LABEL: Final = b"nexus node pairing 1\x00"
 
 
 class PrivateKey:
@@ -121,11 +122,32 @@ def proof_payload(nonce: bytes, cloud: str, hello_bytes: bytes) -> bytes:
 
 def verify_proof(public_key: bytes, signature: bytes, nonce: bytes, cloud: str, hello_bytes: bytes) -> None:
     """Raise `ProofFailed` unless `signature` is the key's over `proof_payload(nonce, cloud, hello_bytes)`."""
+    _verify(public_key, signature, proof_payload(nonce, cloud, hello_bytes))
+
+
+def pairing_payload(device_code: str, user_code: str, verification_uri: str) -> bytes:
+    """What a node signs to be paired: the code that only it knows, and what it shows to its owner.
+
+    Whoever passes a device code of one gateway on to a node that asked another one cannot change where the owner is
+    sent. Each part has its length before it.
+    """
+    parts = [part.encode("utf-8") for part in (device_code, user_code, verification_uri)]
+    return PAIRING_LABEL + b"".join(len(part).to_bytes(2, "big") + part for part in parts)
+
+
+def verify_pairing(
+    public_key: bytes, signature: bytes, device_code: str, user_code: str, verification_uri: str
+) -> None:
+    """Raise `ProofFailed` unless `signature` is the key's over `pairing_payload` of these."""
+    _verify(public_key, signature, pairing_payload(device_code, user_code, verification_uri))
+
+
+def _verify(public_key: bytes, signature: bytes, payload: bytes) -> None:
     try:
         key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(signature, proof_payload(nonce, cloud, hello_bytes))
+        key.verify(signature, payload)
     except (InvalidSignature, ValueError) as exc:
-        raise ProofFailed("The signature does not fit the key in Hello. Check the node's key file.") from exc
+        raise ProofFailed("The signature does not fit the node's public key. Check its key file.") from exc
 
 
 def node_id(public_key: bytes) -> NodeId:

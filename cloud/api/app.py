@@ -11,14 +11,23 @@ from starlette.routing import WebSocketRoute
 from cloud.api import errors, ports
 from cloud.api.accounts.accounts import Accounts
 from cloud.api.accounts.memory import MemoryAccounts
+from cloud.api.accounts.ports import AccountStore
 from cloud.api.accounts.sql import SqlAccounts
 from cloud.api.admission.desk import Desk
 from cloud.api.admission.gate import Gate
 from cloud.api.answer import Backend
+from cloud.api.audit.memory import MemoryAudit
+from cloud.api.audit.ports import AuditLog
+from cloud.api.audit.sql import SqlAudit
 from cloud.api.coordinator import Coordinator
 from cloud.api.idempotency.memory import MemoryAnswers
 from cloud.api.idempotency.replays import Replays
 from cloud.api.idempotency.sql import SqlAnswers
+from cloud.api.identity.identity import Identity
+from cloud.api.identity.memory import MemoryIdentity
+from cloud.api.identity.oauth import OAuthError
+from cloud.api.identity.ports import IdentityStore
+from cloud.api.identity.sql import SqlIdentity
 from cloud.api.ledger.bookkeeper import Bookkeeper
 from cloud.api.ledger.memory import MemoryBooks
 from cloud.api.ledger.ports import Books
@@ -30,7 +39,18 @@ from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
 from cloud.api.middleware.context import RequestContext
-from cloud.api.routes import admin, generate, models, openapi, probes
+from cloud.api.routes import (
+    account,
+    admin,
+    admin_people,
+    device,
+    device_page,
+    generate,
+    models,
+    openapi,
+    owner,
+    probes,
+)
 from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
 from cloud.api.upstream.client import VerifierClient
@@ -48,13 +68,16 @@ def create_gateway(settings: GatewaySettings) -> FastAPI:
 
 
 async def prepare(settings: GatewaySettings) -> None:
-    """Brings the database up to date. Raises `ConfigError` when it cannot be used, or when nobody has a key."""
+    """Brings the database up to date. Raises `ConfigError` when it cannot be used, or when nobody has a key or an
+    account, which could make one.
+    """
     if settings.database == MEMORY:
         return
     database = Database(settings.database)
     await database.open()
     try:
-        if not settings.all_api_keys() and not (await SqlAccounts(database).changes(0)).keys:
+        keys = settings.all_api_keys() or (await SqlAccounts(database).changes(0)).keys
+        if not keys and not await SqlIdentity(database).accounts(1):
             raise ConfigError(NO_KEY)
     finally:
         await database.close()
@@ -75,15 +98,18 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     pool = VerifierPool(clients, probe_timeout_s=limits.probe_timeout_s)
 
     database = None if settings.database == MEMORY else Database(settings.database)
-    store = SqlAccounts(database) if database else MemoryAccounts()
-    accounts = Accounts(store, settings.all_api_keys())
+    keys, people, audit = _stores(database)
+    accounts = Accounts(keys, settings.all_api_keys())
+    identity = Identity(people, audit, accounts, settings.to_identity())
+    coordinator.nodes.guard(identity.nodes)
     ledger = settings.ledger
     books: Books
     spool = None
-    if isinstance(store, MemoryAccounts):
-        books = MemoryBooks(store, hold_days=ledger.hold_days)
+    if isinstance(keys, MemoryAccounts):
+        books = MemoryBooks(keys, hold_days=ledger.hold_days)
     else:
-        books = SqlBooks(store.database, hold_days=ledger.hold_days)
+        assert database is not None
+        books = SqlBooks(database, hold_days=ledger.hold_days)
         spool = Spool(spool_folder(settings.database, ledger.spool))
     bookkeeper = Bookkeeper(
         books, accounts.budgets, gateway=coordinator.gateway_id, spool=spool, lease_s=ledger.lease_s
@@ -111,6 +137,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
             await bookkeeper.start()
             stack.push_async_callback(upkeep.stop)
             upkeep.start()
+            stack.push_async_callback(identity.stop)
+            await identity.start()
             stack.push_async_callback(replays.stop)
             await replays.start()
             stack.push_async_callback(coordinator.stop)
@@ -122,19 +150,41 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.accounts = accounts
     app.state.books = books
     app.state.bookkeeper = bookkeeper
+    app.state.identity = identity
     app.state.desk = desk
     app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
-    for router in (generate.router, models.router, probes.router, admin.router, openapi.router):
-        app.include_router(router)
+    app.add_exception_handler(OAuthError, device.handle_oauth_error)
+    for routes in (
+        generate,
+        models,
+        account,
+        owner,
+        device,
+        device_page,
+        admin,
+        admin_people,
+        probes,
+        openapi,
+    ):
+        app.include_router(routes.router)
     app.router.routes.append(WebSocketRoute(NODE_PATH, coordinator.nodes.node_endpoint))
     # The last one added is the outermost.
     app.add_middleware(
         Auth,
         ring=accounts.ring,
+        people=identity.people,
         guarded=frozenset({"/metrics"}) if settings.metrics_need_key() else frozenset(),
     )
     app.add_middleware(BodyLimit, limit=limits.max_body_bytes)
     app.add_middleware(RequestContext, metrics=metrics)
     return app
+
+
+def _stores(database: Database | None) -> tuple[AccountStore, IdentityStore, AuditLog]:
+    if database is not None:
+        return SqlAccounts(database), SqlIdentity(database), SqlAudit(database)
+    audit = MemoryAudit()
+    keys = MemoryAccounts(audit)
+    return keys, MemoryIdentity(keys, audit), audit

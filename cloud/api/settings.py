@@ -13,6 +13,7 @@ from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
+from cloud.api.identity.settings import IdentitySettings
 from cloud.api.ledger.settings import LedgerSettings
 from cloud.api.nodes.settings import NodeSettings
 from shared import paths
@@ -28,6 +29,7 @@ _BROKER = BrokerSettings()
 _GATE = GateSettings()
 _LEDGER = LedgerSettings()
 _REPLAYS = ReplaySettings()
+_IDENTITY = IdentitySettings()
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -154,6 +156,31 @@ class LedgerOptions(_Section):
         return LedgerSettings(hold_days=self.hold_days, lease_s=self.lease_s)
 
 
+class IdentityOptions(_Section):
+    """Accounts of people, their sign-in, and the pairing of nodes."""
+
+    sign_up: bool = _IDENTITY.sign_up
+    session_s: Annotated[int, Field(ge=60)] = _IDENTITY.session_s
+    public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=200)] | None = None
+    pairing_s: Annotated[int, Field(ge=60, le=86_400)] = _IDENTITY.pairing_s
+    pairing_interval_s: Annotated[int, Field(ge=1, le=60)] = _IDENTITY.pairing_interval_s
+    attempts_per_account: Annotated[int, Field(ge=1)] = _IDENTITY.attempts_per_account
+    attempts_per_address: Annotated[int, Field(ge=1)] = _IDENTITY.attempts_per_address
+    attempts_window_s: Seconds = _IDENTITY.attempts_window_s
+    argon2_memory_kib: Annotated[int, Field(ge=7168, le=4 << 20)] = _IDENTITY.argon2_memory_kib
+    argon2_passes: Annotated[int, Field(ge=1, le=100)] = _IDENTITY.argon2_passes
+    argon2_lanes: Annotated[int, Field(ge=1, le=64)] = _IDENTITY.argon2_lanes
+
+    def to_identity(self, *, pairing_needed: bool) -> IdentitySettings:
+        return IdentitySettings(**self.model_dump(), pairing_needed=pairing_needed)
+
+
+class MarketOptions(_Section):
+    """Whether owners are paid for what their nodes draft."""
+
+    enabled: bool = False
+
+
 class LogSettings(_Section):
     level: logs.Level = "info"
     format: logs.Format = "text"
@@ -184,6 +211,8 @@ class GatewaySettings(BaseSettings):
     replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
     ledger: LedgerOptions = LedgerOptions()
+    identity: IdentityOptions = IdentityOptions()
+    market: MarketOptions = MarketOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")
@@ -244,6 +273,10 @@ class GatewaySettings(BaseSettings):
     def to_nodes(self) -> NodeSettings:
         """An empty list of keys lets every node in that proves one."""
         return NodeSettings(allowed_keys=frozenset(map(bytes.fromhex, self.node_keys)) or None)
+
+    def to_identity(self) -> IdentitySettings:
+        """Who is paid must be known: with the market on, every node has to be paired."""
+        return self.identity.to_identity(pairing_needed=self.market.enabled)
 
     def metrics_need_key(self) -> bool:
         """By default only when the gateway listens beyond this machine."""

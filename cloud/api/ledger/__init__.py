@@ -1,1 +1,1 @@
-"""The double-entry ledger: reservations, settlements, holds and payouts as balanced events, never changed afterwards."""
+"""The double-entry ledger: reservations, settlements, holds and payouts as balanced events that never change."""

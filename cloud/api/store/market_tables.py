@@ -1,3 +1,3 @@
-"""Price versions, spot prices, reputations and minutes of nodes. Times are whole seconds since 1970 (UTC), money is integers."""
+"""Price versions, spot prices, reputations and minutes of nodes. Times are seconds since 1970 (UTC)."""
 
 from cloud.api.store.metadata import METADATA as METADATA
