@@ -1,24 +1,61 @@
-"""Energy: a node's joules shared out among its streams, watt-hours of tokens, and what an owner has left of them.
+"""Energy: a node's joules shared out among its streams by the tokens drafted, watt-hours of tokens, and what an owner has left of them.
 
 Joules come from the node's own counter (`Beat.energy`): they are shown, and set a default ask, and no payment follows
 them. Money is integers: joules are rounded to millijoules before they meet a price.
 """
 
-from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import dataclass
 
 from cloud.api.accounts.money import Nano, Pico
 from cloud.api.market.pricebook import WHOLE, Rates
 
 MILLIJOULES_PER_KWH = 3_600_000_000
 JOULES_PER_WH = 3_600.0
-S = TypeVar("S")
+KEEP = 0.98
+"""Weight that a meter's older readings keep at each further one."""
 
 
-def apportioned(joules: float, drafted: Mapping[S, int]) -> dict[S, float]:
-    """Joules drawn in an interval, by the tokens that each stream was drafted in it; an idle node's go to nobody."""
-    total = sum(drafted.values())
-    return {stream: joules * count / total for stream, count in drafted.items()} if total else {}
+@dataclass(slots=True)
+class Meter:
+    """What a node's tokens take, from the readings of its counter and what it drafted between them.
+
+    A stream is over before the next reading comes, so it is charged by the usual joules of a token instead of its part
+    of one interval. Joules of an interval without drafts are the owner's own.
+    """
+
+    _reading: float | None = None
+    _joules: float = 0.0
+    _tokens: float = 0.0
+    _accepted: float = 0.0
+    _new_tokens: int = 0
+    _new_accepted: int = 0
+
+    def drafted(self, tokens: int) -> None:
+        self._new_tokens += tokens
+
+    def accepted(self, tokens: int) -> None:
+        self._new_accepted += tokens
+
+    def read(self, joules: float | None) -> float:
+        """A reading of the node's counter, which counts from the beginning of its session; none = it has none. Gives
+        the joules since the one before."""
+        used = drawn(self._reading, joules)
+        if self._new_tokens and used > 0:
+            self._joules = self._joules * KEEP + used
+            self._tokens = self._tokens * KEEP + self._new_tokens
+            self._accepted = self._accepted * KEEP + self._new_accepted
+        self._reading = joules
+        self._new_tokens = self._new_accepted = 0
+        return used
+
+    @property
+    def per_token(self) -> float | None:
+        """Joules for a drafted token; none where nothing was measured."""
+        return self._joules / self._tokens if self._tokens > 0 else None
+
+    @property
+    def millijoules_per_accepted(self) -> int | None:
+        return round(self._joules * 1_000 / self._accepted) if self._accepted >= 1 else None
 
 
 def drawn(before: float | None, now: float | None) -> float:

@@ -5,6 +5,7 @@ A node's own ask decides whether it is served and never what it is paid, so aski
 that is served in part sets nobody's price, its own least of all).
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,10 +42,10 @@ class Spot:
 def clear(offers: Sequence[Offer], demand: int, value: Pico) -> Spot:
     """The price of `demand` streams at once.
 
-    Cheapest asks are served first; offers above the value never are. The price is the lowest ask of a node that gets
-    nothing, or the value where every node within it gets something.
+    Cheapest asks are served first, equal ones in the order given; offers above the value never are. The price is the
+    lowest ask of a node that gets nothing, or the value where every node within it gets something.
     """
-    within = sorted((o for o in offers if o.ask <= value and o.streams > 0), key=lambda o: (o.ask, o.node))
+    within = sorted((o for o in offers if o.ask <= value and o.streams > 0), key=lambda o: o.ask)
     served: dict[NodeId, int] = {}
     left = demand
     best_unserved: Pico | None = None
@@ -59,3 +60,18 @@ def clear(offers: Sequence[Offer], demand: int, value: Pico) -> Spot:
         best_unserved = Pico(min(beyond)) if beyond else None
     price = value if best_unserved is None else min(best_unserved, value)
     return Spot(Pico(price), value, served, best_unserved)
+
+
+def by_turns(offers: Sequence[Offer], rng: random.Random) -> list[Offer]:
+    """In an order by chance in which each owner has a turn before any has a second one: many keys win no more ties
+    than one does."""
+    by_owner: dict[AccountId | None, list[Offer]] = {}
+    for offer in sorted(offers, key=lambda o: o.node):
+        by_owner.setdefault(offer.owner, []).append(offer)
+    queues = [by_owner[owner] for owner in sorted(by_owner, key=str)]
+    for queue in queues:
+        rng.shuffle(queue)
+        queue.sort(key=lambda o: o.ask)
+    rng.shuffle(queues)
+    longest = max(map(len, queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
