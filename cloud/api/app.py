@@ -1,5 +1,6 @@
 """Composition root of the gateway: puts settings, verifiers, broker and routes together."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -19,6 +20,9 @@ from cloud.api.coordinator import Coordinator
 from cloud.api.idempotency.memory import MemoryAnswers
 from cloud.api.idempotency.replays import Replays
 from cloud.api.idempotency.sql import SqlAnswers
+from cloud.api.market.keeper import BookPrices, MarketKeeper
+from cloud.api.market.memory import MemoryMarket
+from cloud.api.market.sql import SqlMarket
 from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
@@ -26,6 +30,7 @@ from cloud.api.middleware.context import RequestContext
 from cloud.api.routes import admin, generate, models, openapi, probes
 from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
+from cloud.api.trading import MarketPlace, Trading
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
 from cloud.api.upstream.transport import StreamTransport
@@ -36,8 +41,11 @@ NODE_PATH = "/v1/nodes/connect"
 
 def create_gateway(settings: GatewaySettings) -> FastAPI:
     """The application with the real broker, draft ports and nodes behind it."""
-    coordinator = Coordinator(settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes())
-    return create_app(settings, coordinator)
+    market = settings.market.to_market()
+    coordinator = Coordinator(
+        settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes(), market=market
+    )
+    return create_app(settings, coordinator, coordinator if market is not None else None)
 
 
 async def prepare(settings: GatewaySettings) -> None:
@@ -53,8 +61,8 @@ async def prepare(settings: GatewaySettings) -> None:
         await database.close()
 
 
-def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> FastAPI:
-    """The ASGI application. It starts and stops `coordinator` with its lifespan."""
+def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place: MarketPlace | None = None) -> FastAPI:
+    """The ASGI application. It starts and stops `coordinator` with its lifespan. `place`: where drafts are traded."""
     limits = settings.limits
     http = httpx2.AsyncClient(
         transport=StreamTransport(),
@@ -71,7 +79,17 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     accounts = Accounts(SqlAccounts(database) if database else MemoryAccounts(), settings.all_api_keys())
 
     gate = Gate(settings.admission.to_gate())
-    desk = Desk(accounts.ledger, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
+    keeper = MarketKeeper(
+        SqlMarket(database) if database else MemoryMarket(), settings.to_prices(), settings.market.to_rates()
+    )
+    trading = Trading(keeper, metrics, place, time.time)
+    desk = Desk(
+        accounts.ledger,
+        gate,
+        BookPrices(keeper),
+        on_settled=lambda charge: metrics.cost.inc(charge.cost),
+        terms=trading.terms,
+    )
     replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
     metrics.running.set_function(lambda: gate.requests)
@@ -87,6 +105,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
                 await database.open()
             stack.push_async_callback(accounts.stop)
             await accounts.start()
+            stack.push_async_callback(keeper.stop)
+            await keeper.start()
             stack.push_async_callback(replays.stop)
             await replays.start()
             stack.push_async_callback(coordinator.stop)
@@ -97,6 +117,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.backend = Backend(pool, coordinator, metrics, limits)
     app.state.accounts = accounts
     app.state.desk = desk
+    app.state.market = keeper
     app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)

@@ -122,7 +122,7 @@ class Coordinator:
         self.nodes = NodeHub(self.gateway_id, nodes or NodeSettings(), self._feed, self._mismatch, owner)
         self._wall = wall
         if market is not None:
-            market.at = self._minute()
+            market.at, market.name = self._minute(), self.gateway_id
         self._draft_ports = draft_ports
         self._clock = clock
         self._ports: dict[str, DraftPortClient] = {}

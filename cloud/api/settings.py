@@ -1,5 +1,6 @@
 """The gateway's settings. Each one is described in docs/settings.md; where they come from is `settings_sources`."""
 
+import random
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -7,12 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
-from cloud.api.accounts.money import pico
+from cloud.api.accounts.money import PICO_PLACES, Nano, Pico, nano, parse_dollars, pico
 from cloud.api.accounts.prices import Price
 from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
+from cloud.api.market.pricebook import Rates
+from cloud.api.market.profile import read_profile
+from cloud.api.market.settings import MarketSettings
+from cloud.api.market.state import Market
 from cloud.api.nodes.settings import NodeSettings
 from shared import paths
 from shared.errors import ConfigError
@@ -25,6 +30,8 @@ NO_KEY = (
 KEY_FORM = "each key must be at least 8 printable ASCII characters without spaces"
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
+_MARKET = MarketSettings()
+_RATES = Rates()
 _REPLAYS = ReplaySettings()
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -141,6 +148,62 @@ class BrokerOptions(_Section):
         return BrokerSettings(**self.model_dump())
 
 
+BasisPoints = Annotated[int, Field(ge=0, le=10_000)]
+
+
+class MarketOptions(_Section):
+    """Whether nodes are paid, and by what. Money is dollars as text, shares are basis points."""
+
+    enabled: bool = False
+    verifier_dollars_per_hour: str = "0"
+    """What a verifier's machine costs; 0 = not told."""
+    step_cost: Path | None = None
+    """File with a verifier's step costs, tokens to seconds; none = learned from the steps that run."""
+    payout_share: BasisPoints = _RATES.share
+    tariff_dollars_per_kwh: str = "0.15"
+    millijoules_per_token: Annotated[int, Field(ge=0)] = _RATES.millijoules
+    ask_margin: Annotated[int, Field(ge=0, le=100_000)] = _RATES.margin
+    owner_cap: BasisPoints = _MARKET.owner_cap
+    canary_share: BasisPoints = _MARKET.canary_share
+    prove_tokens: Annotated[int, Field(ge=1)] = _MARKET.prove_tokens
+    least_yield: BasisPoints = _MARKET.least_yield
+
+    @field_validator("verifier_dollars_per_hour", "tariff_dollars_per_kwh")
+    @classmethod
+    def _is_money(cls, value: str) -> str:
+        nano(value)
+        return value
+
+    @field_validator("step_cost")
+    @classmethod
+    def _is_a_profile(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            read_profile(value)
+        return value
+
+    def to_rates(self) -> Rates:
+        return Rates(
+            share=self.payout_share,
+            verifier=Pico(parse_dollars(self.verifier_dollars_per_hour, PICO_PLACES) // 3600),
+            tariff=Nano(nano(self.tariff_dollars_per_kwh)),
+            millijoules=self.millijoules_per_token,
+            margin=self.ask_margin,
+        )
+
+    def to_market(self) -> Market | None:
+        """None while it is off."""
+        if not self.enabled:
+            return None
+        settings = MarketSettings(
+            owner_cap=self.owner_cap,
+            canary_share=self.canary_share,
+            prove_tokens=self.prove_tokens,
+            least_yield=self.least_yield,
+        )
+        profile = read_profile(self.step_cost) if self.step_cost is not None else None
+        return Market(settings, profile=profile, rng=random.Random())
+
+
 class LogSettings(_Section):
     level: logs.Level = "info"
     format: logs.Format = "text"
@@ -170,6 +233,7 @@ class GatewaySettings(BaseSettings):
     admission: AdmissionOptions = AdmissionOptions()
     replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
+    market: MarketOptions = MarketOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")

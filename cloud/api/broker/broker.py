@@ -164,9 +164,7 @@ class Broker:
             if self.market is not None:
                 self.market.gone(node_id)
 
-    def _take_streams(
-        self, node: Node, reason: str | None, now: float, out: Commands, *, kept: bool = True
-    ) -> None:
+    def _take_streams(self, node: Node, reason: str | None, now: float, out: Commands, *, kept: bool = True) -> None:
         """Others take over all streams of the node; without a reason the node is gone, and not told. `kept`: it gave
         them back in order."""
         taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
@@ -252,8 +250,8 @@ class Broker:
             self._refuse(node.node, node.record, why, now, out)
         elif self.market is not None and self.market.failed(node.node, self._model(stream)):
             why = (
-                "After a long trial this node's drafts are still no better than prompt lookup, which is free. Check that "
-                "its draft model is loaded whole, or choose a better one."
+                "After a long trial this node's drafts are still no better than prompt lookup, which is free. Check "
+                "that its draft model is loaded whole, or choose a better one."
             )
             self._refuse(node.node, node.record, why, now, out)
 

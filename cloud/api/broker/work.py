@@ -7,6 +7,8 @@ from cloud.api.ledger.settlement import NodeWork
 from cloud.api.market.bound import UNPAID, Claim
 from shared.ids import AccountId, NodeId
 
+NO_PRICE = Pico(0)
+
 
 @dataclass(slots=True)
 class Work:
@@ -14,7 +16,7 @@ class Work:
 
     node: NodeId
     owner: AccountId | None = None
-    price: Pico = Pico(0)
+    price: Pico = NO_PRICE
     """Pico-dollars for a marginal token, of the minute in which the node was given its first stream of the request."""
     price_version: str = UNPAID
     drafted: int = 0

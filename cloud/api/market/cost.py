@@ -2,7 +2,8 @@
 
 The gateway can't see the verifier's own table (cloud.verifier.policy.cost), but every `Verified` message carries the
 number and the duration of the step that it came from. The messages of one step together tell how many streams it
-carried and how many tokens it computed, so the same table is learned here, in integers, since money is computed from it.
+carried and how many tokens it computed, so the same table is learned here, in integers, since money is computed from
+it.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Energy: a node's joules shared out among its streams by the tokens drafted, watt-hours of tokens, and what an owner has left of them.
+"""Energy: a node's joules shared out among its streams, watt-hours of tokens, and what an owner has left.
 
 Joules come from the node's own counter (`Beat.energy`): they are shown, and set a default ask, and no payment follows
 them. Money is integers: joules are rounded to millijoules before they meet a price.

@@ -1,10 +1,10 @@
-"""Carries between the running market and its store: the price book now, records at the start, each minute as it ends."""
+"""Carries between the running market and its store: the price book, records at the start, minutes as they end."""
 
 import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -20,12 +20,28 @@ SETTINGS = "settings-"
 READ_AGAIN_S = 30.0
 """How soon a price that an operator has set counts in a running gateway."""
 MOST_WAITING = 1_000
-"""Minutes that wait for a store that does not answer; the oldest go first. Prices of settlements are in these as well."""
+"""Minutes that wait for a store that does not answer; the oldest go first."""
 KEPT_S = 90 * 86_400
 """How long minutes of nodes are kept."""
 FORGET_EVERY_S = 3_600.0
 
 _log = structlog.get_logger("nexus.market")
+
+
+class BookPrices(Mapping[str, Price]):
+    """What customers pay now, by model, as a mapping that follows the book."""
+
+    def __init__(self, keeper: "MarketKeeper") -> None:
+        self._keeper = keeper
+
+    def __getitem__(self, model: str) -> Price:
+        return self._keeper.price(model).price
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keeper.book.models())
+
+    def __len__(self) -> int:
+        return len(self._keeper.book.models())
 
 
 class MarketKeeper:

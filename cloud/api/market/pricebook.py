@@ -12,6 +12,7 @@ WHOLE = 10_000
 """Basis points of the whole."""
 NO_PRICE = "free"
 """Version that a settlement names where the book has no price for its model."""
+_UNKNOWN, _TARIFF = Pico(0), Nano(150_000_000)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,9 +23,9 @@ class Rates:
     """Basis points of a request's output cost that its nodes may get at most."""
     hold_days: int = 7
     """How long an owner's money is pending, during which a charge may still be disputed."""
-    verifier: Pico = Pico(0)
+    verifier: Pico = _UNKNOWN
     """Pico-dollars for one second of a verifier; 0 = not known, and `worth` falls back on the customer's price."""
-    tariff: Nano = Nano(150_000_000)
+    tariff: Nano = _TARIFF
     """Nano-dollars for a kilowatt-hour, assumed of owners who did not say."""
     millijoules: int = 730
     """For one accepted token, assumed until a node's energy counter has told: 350 W at 480 tokens a second."""

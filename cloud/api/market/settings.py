@@ -18,7 +18,7 @@ class MarketSettings:
     prove_tokens: int = 200
     """Drafted tokens that are compared with the target's before a node can be proven."""
     least_yield: int = 2_000
-    """Marginal tokens among those compared that a proven node gives beyond doubt; it falls back below three quarters."""
+    """Marginal tokens among those compared that a node must give beyond doubt; it falls back below three quarters."""
 
     def __post_init__(self) -> None:
         for name in ("owner_cap", "canary_share", "least_yield"):

@@ -123,9 +123,7 @@ class SqlMarket:
 async def _book(connection: AsyncConnection) -> PriceBook:
     table = PRICE_VERSIONS.c
     prices = await connection.execute(select(PRICE_VERSIONS).order_by(table.added_at, table.model, table.version))
-    rates = await connection.execute(
-        select(RATE_VERSIONS).order_by(RATE_VERSIONS.c.added_at, RATE_VERSIONS.c.version)
-    )
+    rates = await connection.execute(select(RATE_VERSIONS).order_by(RATE_VERSIONS.c.added_at, RATE_VERSIONS.c.version))
     return PriceBook(tuple(map(_price, prices)), tuple(map(_rates, rates)))
 
 

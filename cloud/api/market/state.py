@@ -29,6 +29,7 @@ LONG_TRIALS = 10
 """Times `prove_tokens` after which a node that never did better than prompt lookup is refused for a time."""
 STEPS_OPEN = 8
 """Steps of one verifier whose messages may still come: they are numbered, and messages of one come together."""
+NO_LOAD = Load(0, 0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -64,9 +65,9 @@ class Floor:
     spot: Spot | None = None
     """None until the first stream asks for a node."""
     version: str = ""
-    load: Load = Load(0, 0, 0, 0)
+    load: Load = NO_LOAD
     """Of the minute that runs."""
-    last: Load = Load(0, 0, 0, 0)
+    last: Load = NO_LOAD
     """Of the latest minute that had any steps."""
     baseline: int = 0
     """Tokens of prompt lookup in the steps of `load`."""
@@ -120,7 +121,7 @@ class Floor:
     def next_minute(self) -> None:
         if self.load.steps:
             self.last = self.load
-        self.load, self.baseline = Load(0, 0, 0, 0), 0
+        self.load, self.baseline = NO_LOAD, 0
         self.demand_sum = self.demand_samples = 0
 
 
@@ -143,7 +144,7 @@ class Market:
         """The minute that runs, in seconds since 1970."""
         self.floors: dict[ModelName, Floor] = {}
         self.traders: dict[NodeId, Trader] = {}
-        self._name = name
+        self.name = name
         self._profile = profile
         self._rng = rng or random.Random(0)
         self._reputations: dict[tuple[NodeId, ModelName], Reputation] = {}
@@ -215,7 +216,7 @@ class Market:
         floor = self.floor(model)
         if floor.spot is None:
             floor.spot = clear(self._offers(floor), floor.demand, self.value(model))
-            floor.version = f"spot-{self.at}-{self._name}" if self._name else f"spot-{self.at}"
+            floor.version = f"spot-{self.at}-{self.name}" if self.name else f"spot-{self.at}"
         return floor.spot
 
     def _offers(self, floor: Floor) -> list[Offer]:
@@ -296,7 +297,7 @@ class Market:
             floor.next_minute()
             floor.spot = None
         self._forget()
-        report = MinuteReport(self.at, self._name, spots, minutes, standings)
+        report = MinuteReport(self.at, self.name, spots, minutes, standings)
         self._tallies = {}
         self.at = at
         return report

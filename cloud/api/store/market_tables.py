@@ -1,4 +1,4 @@
-"""Price versions, spot prices, reputations and minutes of nodes. Times are whole seconds since 1970 (UTC), money is integers."""
+"""Price versions, spot prices, reputations and minutes of nodes. Times are seconds since 1970, money is integers."""
 
 from typing import Final
 
