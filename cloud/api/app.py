@@ -1,5 +1,6 @@
 """Composition root of the gateway: puts settings, verifiers, broker and routes together."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -35,6 +36,9 @@ from cloud.api.ledger.settings import spool_folder
 from cloud.api.ledger.spool import Spool
 from cloud.api.ledger.sql import SqlBooks
 from cloud.api.ledger.upkeep import Upkeep
+from cloud.api.market.keeper import BookPrices, MarketKeeper
+from cloud.api.market.memory import MemoryMarket
+from cloud.api.market.sql import SqlMarket
 from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
@@ -53,6 +57,7 @@ from cloud.api.routes import (
 )
 from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
+from cloud.api.trading import MarketPlace, Trading
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
 from cloud.api.upstream.transport import StreamTransport
@@ -63,8 +68,11 @@ NODE_PATH = "/v1/nodes/connect"
 
 def create_gateway(settings: GatewaySettings) -> FastAPI:
     """The application with the real broker, draft ports and nodes behind it."""
-    coordinator = Coordinator(settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes())
-    return create_app(settings, coordinator)
+    market = settings.market.to_market()
+    coordinator = Coordinator(
+        settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes(), market=market
+    )
+    return create_app(settings, coordinator, coordinator if market is not None else None)
 
 
 async def prepare(settings: GatewaySettings) -> None:
@@ -83,8 +91,8 @@ async def prepare(settings: GatewaySettings) -> None:
         await database.close()
 
 
-def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> FastAPI:
-    """The ASGI application. It starts and stops `coordinator` with its lifespan."""
+def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place: MarketPlace | None = None) -> FastAPI:
+    """The ASGI application. It starts and stops `coordinator` with its lifespan. `place`: where drafts are traded."""
     limits = settings.limits
     http = httpx2.AsyncClient(
         transport=StreamTransport(),
@@ -117,7 +125,17 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     upkeep = Upkeep(books, bookkeeper, lease_s=ledger.lease_s)
 
     gate = Gate(settings.admission.to_gate())
-    desk = Desk(bookkeeper, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
+    keeper = MarketKeeper(
+        SqlMarket(database) if database else MemoryMarket(), settings.to_prices(), settings.market.to_rates()
+    )
+    trading = Trading(keeper, metrics, place, time.time)
+    desk = Desk(
+        bookkeeper,
+        gate,
+        BookPrices(keeper),
+        on_settled=lambda charge: metrics.cost.inc(charge.cost),
+        terms=trading.terms,
+    )
     replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
     metrics.running.set_function(lambda: gate.requests)
@@ -139,6 +157,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
             upkeep.start()
             stack.push_async_callback(identity.stop)
             await identity.start()
+            stack.push_async_callback(keeper.stop)
+            await keeper.start()
             stack.push_async_callback(replays.stop)
             await replays.start()
             stack.push_async_callback(coordinator.stop)
@@ -152,6 +172,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.bookkeeper = bookkeeper
     app.state.identity = identity
     app.state.desk = desk
+    app.state.market = keeper
     app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)

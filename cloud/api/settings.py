@@ -1,5 +1,6 @@
 """The gateway's settings. Each one is described in docs/settings.md; where they come from is `settings_sources`."""
 
+import random
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -7,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
-from cloud.api.accounts.money import pico
+from cloud.api.accounts.money import PICO_PLACES, Nano, Pico, nano, parse_dollars, pico
 from cloud.api.accounts.prices import Price
 from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
@@ -15,6 +16,10 @@ from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
 from cloud.api.identity.settings import IdentitySettings
 from cloud.api.ledger.settings import LedgerSettings
+from cloud.api.market.pricebook import Rates
+from cloud.api.market.profile import read_profile
+from cloud.api.market.settings import MarketSettings
+from cloud.api.market.state import Market
 from cloud.api.nodes.settings import NodeSettings
 from shared import paths
 from shared.errors import ConfigError
@@ -28,6 +33,8 @@ KEY_FORM = "each key must be at least 8 printable ASCII characters without space
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
 _LEDGER = LedgerSettings()
+_MARKET = MarketSettings()
+_RATES = Rates()
 _REPLAYS = ReplaySettings()
 _IDENTITY = IdentitySettings()
 Seconds = Annotated[float, Field(gt=0)]
@@ -175,10 +182,60 @@ class IdentityOptions(_Section):
         return IdentitySettings(**self.model_dump(), pairing_needed=pairing_needed)
 
 
+BasisPoints = Annotated[int, Field(ge=0, le=10_000)]
+
+
 class MarketOptions(_Section):
-    """Whether owners are paid for what their nodes draft."""
+    """Whether nodes are paid, and by what. Money is dollars as text, shares are basis points."""
 
     enabled: bool = False
+    verifier_dollars_per_hour: str = "0"
+    """What a verifier's machine costs; 0 = not told."""
+    step_cost: Path | None = None
+    """File with a verifier's step costs, tokens to seconds; none = learned from the steps that run."""
+    payout_share: BasisPoints = _RATES.share
+    tariff_dollars_per_kwh: str = "0.15"
+    millijoules_per_token: Annotated[int, Field(ge=0)] = _RATES.millijoules
+    ask_margin: Annotated[int, Field(ge=0, le=100_000)] = _RATES.margin
+    owner_cap: BasisPoints = _MARKET.owner_cap
+    canary_share: BasisPoints = _MARKET.canary_share
+    prove_tokens: Annotated[int, Field(ge=1)] = _MARKET.prove_tokens
+    least_yield: BasisPoints = _MARKET.least_yield
+
+    @field_validator("verifier_dollars_per_hour", "tariff_dollars_per_kwh")
+    @classmethod
+    def _is_money(cls, value: str) -> str:
+        nano(value)
+        return value
+
+    @field_validator("step_cost")
+    @classmethod
+    def _is_a_profile(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            read_profile(value)
+        return value
+
+    def to_rates(self) -> Rates:
+        return Rates(
+            share=self.payout_share,
+            verifier=Pico(parse_dollars(self.verifier_dollars_per_hour, PICO_PLACES) // 3600),
+            tariff=Nano(nano(self.tariff_dollars_per_kwh)),
+            millijoules=self.millijoules_per_token,
+            margin=self.ask_margin,
+        )
+
+    def to_market(self) -> Market | None:
+        """None while it is off."""
+        if not self.enabled:
+            return None
+        settings = MarketSettings(
+            owner_cap=self.owner_cap,
+            canary_share=self.canary_share,
+            prove_tokens=self.prove_tokens,
+            least_yield=self.least_yield,
+        )
+        profile = read_profile(self.step_cost) if self.step_cost is not None else None
+        return Market(settings, profile=profile, rng=random.Random())
 
 
 class LogSettings(_Section):

@@ -46,7 +46,8 @@ class Hello(Message, frozen=True, tag="hello"):
     agent: str = ""
     """Name and version of the agent's software, for support."""
     ask: int | None = None
-    """Nano-dollars per accepted token; none = take the market's price."""
+    """Nano-dollars per accepted token; none = what its energy costs, and a margin. A node with a higher ask than the
+    market's price gets no streams; one with a lower ask is paid the market's price."""
 
 
 class Proof(Message, frozen=True, tag="proof"):
@@ -192,6 +193,11 @@ class DemandReason(StrEnum):
     TOO_SLOW = "too_slow"
     LOW_ACCEPTANCE = "low_acceptance"
     HOLDING = "holding"
+    PROBATION = "probation"
+    ASK_TOO_HIGH = "ask_too_high"
+    NOT_PAIRED = "not_paired"
+    FREE_MODEL = "free_model"
+    OUTRANKED = "outranked"
 
 
 class Demand(Message, frozen=True, tag="demand"):

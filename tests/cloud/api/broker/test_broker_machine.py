@@ -66,7 +66,8 @@ class Machine(RuleBasedStateMachine):
                     self.tapes.add((command.stream, command.tape))
                     assert all(0 <= token < 100 for token in command.tokens)
                 case do.DropTape():
-                    self.tapes.remove((command.stream, command.tape))
+                    # A candidate of which nothing was fit to be passed on may be dropped as well.
+                    self.tapes.discard((command.stream, command.tape))
 
     def forget(self, node: str) -> None:
         self.told = {key: value for key, value in self.told.items() if key[0] != node}
