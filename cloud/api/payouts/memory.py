@@ -39,7 +39,7 @@ class MemoryPayoutLedger:
         self._sums[target] += payout.amount
         self.posted[key] = at
 
-    async def balance(self, transaction: Transaction, owner: AccountId) -> Balance:
+    async def balance(self, owner: AccountId) -> Balance:
         return Balance(*(Nano(self._sums[owner, place]) for place in ("pending", "payable", "paying", "paid")))
 
 
@@ -93,7 +93,7 @@ class MemoryPayouts:
         return sorted(found, key=lambda each: (each.sent_at or 0, each.id))[:limit]
 
     async def balance(self, owner: AccountId) -> Balance:
-        return await self._ledger.balance(None, owner)
+        return await self._ledger.balance(owner)
 
     async def destination(self, owner: AccountId, rail: str) -> str | None:
         return self._destinations.get((owner, rail))

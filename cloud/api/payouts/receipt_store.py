@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import bindparam, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cloud.api.accounts.money import Nano
@@ -14,6 +13,7 @@ from cloud.api.ledger.settlement import Settlement
 from cloud.api.payouts.chain import Adjusted, Head, Settled, Trusted, Written, extend, owners
 from cloud.api.store.database import Database
 from cloud.api.store.payout_tables import RECEIPT_HEADS, RECEIPT_KEYS, RECEIPTS
+from cloud.api.store.upsert import upsert
 from shared.ids import AccountId
 from shared.receipts import KeyName, Receipt, ReceiptKey, SignedReceipt
 
@@ -174,8 +174,7 @@ async def _lock(connection: AsyncConnection, wanted: Sequence[AccountId]) -> dic
             for owner in wanted
             if owner not in known
         ]
-        dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-        await connection.execute(dialect.insert(RECEIPT_HEADS).on_conflict_do_nothing(), new)
+        await connection.execute(upsert(connection, RECEIPT_HEADS).on_conflict_do_nothing(), new)
         rows = (await connection.execute(these.with_for_update())).all()
     return {AccountId(row.owner): Head(row.sequence, row.digest, Nano(row.total)) for row in rows}
 

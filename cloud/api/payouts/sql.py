@@ -92,7 +92,7 @@ class SqlPayouts:
         return await self._rows(_BOTH.where(*these).order_by(PAYOUTS.c.sent_at, PAYOUTS.c.id).limit(limit))
 
     async def balance(self, owner: AccountId) -> Balance:
-        return await self._database.read(lambda connection: self._ledger.balance(connection, owner))
+        return await self._ledger.balance(owner)
 
     async def destination(self, owner: AccountId, rail: str) -> str | None:
         this = (PAYOUT_DESTINATIONS.c.owner == owner) & (PAYOUT_DESTINATIONS.c.rail == rail)

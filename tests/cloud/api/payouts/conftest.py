@@ -48,7 +48,10 @@ async def database(request, tmp_path):
     if request.param == "memory":
         yield None
         return
-    address = str(tmp_path / "payouts.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    if request.param == "sqlite":
+        address = request.getfixturevalue("sqlite_template").copy(tmp_path / "payouts.db")
+    else:
+        address = request.getfixturevalue("postgres_url")
     database = Database(address)
     await database.open()
     yield database
