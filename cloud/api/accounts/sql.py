@@ -77,9 +77,7 @@ class SqlAccounts:
         return await self._database.read(work)
 
 
-async def write_charges(
-    connection: AsyncConnection, charges: Sequence[Charge]
-) -> Mapping[tuple[KeyId, str], Nano]:
+async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
     """As `AccountStore.record`, as a part of a transaction that does more."""
     told = {charge.request_id: charge for charge in charges}
     known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))

@@ -91,8 +91,8 @@ class Ticket:
         return self._price.cost(used.prompt, used.cached, used.completion)
 
     def settle(self, used: Used, outcome: Outcome, shares: tuple[NodeShare, ...] = ()) -> None:
-        """The request is over. A failure of ours costs nothing; what a lost attempt has paid is not paid again. `shares`
-        is what its nodes get.
+        """The request is over. A failure of ours costs nothing; what a lost attempt has paid is not paid again.
+        `shares` is what its nodes get.
         """
         if self.charge is not None:
             return

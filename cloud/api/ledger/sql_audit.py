@@ -28,7 +28,9 @@ async def audit(connection: AsyncConnection, now: int) -> Audit:
 
     total = func.sum(POSTINGS.c.amount)
     unbalanced = select(POSTINGS.c.event_id, total).group_by(POSTINGS.c.event_id).having(total != 0)
-    held_rows = select(RESERVATIONS.c.account, func.sum(RESERVATIONS.c.amount)).where(RESERVATIONS.c.state == State.HELD)
+    held_rows = select(RESERVATIONS.c.account, func.sum(RESERVATIONS.c.amount)).where(
+        RESERVATIONS.c.state == State.HELD
+    )
     maturing = select(MATURING.c.owner, func.sum(MATURING.c.amount)).group_by(MATURING.c.owner)
     overdue = (RESERVATIONS.c.state == State.HELD) & (RESERVATIONS.c.expires_at <= now)
     return Audit(
