@@ -28,6 +28,13 @@ from cloud.api.identity.memory import MemoryIdentity
 from cloud.api.identity.oauth import OAuthError
 from cloud.api.identity.ports import IdentityStore
 from cloud.api.identity.sql import SqlIdentity
+from cloud.api.ledger.bookkeeper import Bookkeeper
+from cloud.api.ledger.memory import MemoryBooks
+from cloud.api.ledger.ports import Books
+from cloud.api.ledger.settings import spool_folder
+from cloud.api.ledger.spool import Spool
+from cloud.api.ledger.sql import SqlBooks
+from cloud.api.ledger.upkeep import Upkeep
 from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
@@ -91,17 +98,23 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     pool = VerifierPool(clients, probe_timeout_s=limits.probe_timeout_s)
 
     database = None if settings.database == MEMORY else Database(settings.database)
-    keys, people, audit = _stores(database)
+    ledger = settings.ledger
+    keys, people, audit, books = _stores(database, ledger.hold_days)
     accounts = Accounts(keys, settings.all_api_keys())
     identity = Identity(people, audit, accounts, settings.to_identity())
     coordinator.nodes.guard(identity.nodes)
+    spool = None if database is None else Spool(spool_folder(settings.database, ledger.spool))
+    bookkeeper = Bookkeeper(
+        books, accounts.budgets, gateway=coordinator.gateway_id, spool=spool, lease_s=ledger.lease_s
+    )
+    upkeep = Upkeep(books, bookkeeper, lease_s=ledger.lease_s)
 
     gate = Gate(settings.admission.to_gate())
-    desk = Desk(accounts.ledger, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
+    desk = Desk(bookkeeper, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
     replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
     metrics.running.set_function(lambda: gate.requests)
-    metrics.unrecorded.set_function(lambda: accounts.ledger.waiting)
+    metrics.unrecorded.set_function(lambda: bookkeeper.waiting)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -115,6 +128,10 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
             await accounts.start()
             stack.push_async_callback(identity.stop)
             await identity.start()
+            stack.push_async_callback(bookkeeper.close)
+            await bookkeeper.start()
+            stack.push_async_callback(upkeep.stop)
+            upkeep.start()
             stack.push_async_callback(replays.stop)
             await replays.start()
             stack.push_async_callback(coordinator.stop)
@@ -125,6 +142,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.backend = Backend(pool, coordinator, metrics, limits)
     app.state.accounts = accounts
     app.state.identity = identity
+    app.state.books = books
+    app.state.bookkeeper = bookkeeper
     app.state.desk = desk
     app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
@@ -156,9 +175,10 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     return app
 
 
-def _stores(database: Database | None) -> tuple[AccountStore, IdentityStore, AuditLog]:
+def _stores(database: Database | None, hold_days: int) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
     if database is not None:
-        return SqlAccounts(database), SqlIdentity(database), SqlAudit(database)
+        books = SqlBooks(database, hold_days=hold_days)
+        return SqlAccounts(database), SqlIdentity(database), SqlAudit(database), books
     audit = MemoryAudit()
     keys = MemoryAccounts(audit)
-    return keys, MemoryIdentity(keys, audit), audit
+    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, hold_days=hold_days)

@@ -14,6 +14,7 @@ from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
 from cloud.api.identity.settings import IdentitySettings
+from cloud.api.ledger.settings import LedgerSettings
 from cloud.api.nodes.settings import NodeSettings
 from shared import paths
 from shared.errors import ConfigError
@@ -26,6 +27,7 @@ NO_KEY = (
 KEY_FORM = "each key must be at least 8 printable ASCII characters without spaces"
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
+_LEDGER = LedgerSettings()
 _REPLAYS = ReplaySettings()
 _IDENTITY = IdentitySettings()
 Seconds = Annotated[float, Field(gt=0)]
@@ -143,6 +145,17 @@ class BrokerOptions(_Section):
         return BrokerSettings(**self.model_dump())
 
 
+class LedgerOptions(_Section):
+    """Holds and deadlines of money."""
+
+    hold_days: Annotated[int, Field(ge=0, le=365)] = _LEDGER.hold_days
+    lease_s: Annotated[int, Field(ge=5, le=86400)] = _LEDGER.lease_s
+    spool: Path | None = None
+
+    def to_ledger(self) -> LedgerSettings:
+        return LedgerSettings(hold_days=self.hold_days, lease_s=self.lease_s)
+
+
 class IdentityOptions(_Section):
     """Accounts of people, their sign-in, and the pairing of nodes."""
 
@@ -199,6 +212,7 @@ class GatewaySettings(BaseSettings):
     broker: BrokerOptions = BrokerOptions()
     identity: IdentityOptions = IdentityOptions()
     market: MarketOptions = MarketOptions()
+    ledger: LedgerOptions = LedgerOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")

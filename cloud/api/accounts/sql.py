@@ -66,21 +66,7 @@ class SqlAccounts:
         return await self._database.read(work)
 
     async def record(self, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
-        async def work(connection: AsyncConnection) -> Mapping[tuple[KeyId, str], Nano]:
-            told = {charge.request_id: charge for charge in charges}
-            known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
-            for request_id in known.scalars():
-                del told[request_id]
-            if told:
-                await connection.execute(insert(USAGE), [_row(charge) for charge in told.values()])
-            by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
-            for charge in told.values():
-                by_month[charge.key_id, charge.month].append(charge)
-            for (key, month), new in by_month.items():
-                await _sum_up(connection, key, month, new)
-            return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
-
-        return await self._database.write(work)
+        return await self._database.write(lambda connection: write_charges(connection, charges))
 
     async def spending(self, month: str) -> Mapping[KeyId, Nano]:
         async def work(connection: AsyncConnection) -> Mapping[KeyId, Nano]:
@@ -120,6 +106,22 @@ async def revoke_of(connection: AsyncConnection, account: AccountId, at: int) ->
         revision = await next_revision(connection, _COUNTER)
         await connection.execute(update(API_KEYS).where(this).values(revoked_at=at, revision=revision))
     return keys
+
+
+async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
+    """As `AccountStore.record`, as a part of a transaction that does more."""
+    told = {charge.request_id: charge for charge in charges}
+    known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
+    for request_id in known.scalars():
+        del told[request_id]
+    if told:
+        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
+    by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
+    for charge in told.values():
+        by_month[charge.key_id, charge.month].append(charge)
+    for key, month in sorted(by_month):
+        await _sum_up(connection, key, month, by_month[key, month])
+    return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
 
 
 async def _sum_up(connection: AsyncConnection, key: KeyId, month: str, charges: Sequence[Charge]) -> None:

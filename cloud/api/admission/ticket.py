@@ -5,17 +5,21 @@ from dataclasses import dataclass
 
 from cloud.api.accounts.charges import Charge, Outcome, Used
 from cloud.api.accounts.keys import ApiKey
-from cloud.api.accounts.ledger import Hold, Ledger
 from cloud.api.accounts.money import NOTHING, Nano
 from cloud.api.accounts.prices import Bounds, Price
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.meter import Meter
+from cloud.api.ledger.bookkeeper import Bookkeeper, Hold
+from cloud.api.ledger.settlement import NodeShare, Settlement
+from shared.ids import ModelName
 
 OUTPUT_GUESS = 256
 """Output tokens that a choice is counted with while it runs when its request sets no limit."""
 LONGEST_CONTEXT = 1 << 20
 """Taken for models that do not tell theirs, tokens."""
 BYTES_PER_TOKEN = 4
+SETTINGS_VERSION = "settings"
+"""Version of prices that the settings give."""
 TEMPLATE_TOKENS = 256
 """Most that a chat template adds to a prompt beyond one token for each byte of the request."""
 
@@ -62,7 +66,7 @@ class Ticket:
         price: Price,
         *,
         hold: Hold,
-        ledger: Ledger,
+        bookkeeper: Bookkeeper,
         meter: Meter,
         gate: Gate,
         clock: Callable[[], float],
@@ -73,7 +77,7 @@ class Ticket:
         self._key = key
         self._price = price
         self._hold = hold
-        self._ledger = ledger
+        self._bookkeeper = bookkeeper
         self._meter = meter
         self._gate = gate
         self._clock = clock
@@ -86,8 +90,10 @@ class Ticket:
         """Of the whole answer, whoever has paid for it."""
         return self._price.cost(used.prompt, used.cached, used.completion)
 
-    def settle(self, used: Used, outcome: Outcome) -> None:
-        """The request is over. A failure of ours costs nothing; what a lost attempt has paid is not paid again."""
+    def settle(self, used: Used, outcome: Outcome, shares: tuple[NodeShare, ...] = ()) -> None:
+        """The request is over. A failure of ours costs nothing; what a lost attempt has paid is not paid again.
+        `shares` is what its nodes get.
+        """
         if self.charge is not None:
             return
         cost = 0 if outcome == "failed" else max(self.cost(used) - self._ask.credit, 0)
@@ -104,7 +110,14 @@ class Ticket:
             completion_tokens=used.completion,
             cost=Nano(cost),
         )
-        self._ledger.settle(self._hold, self.charge)
+        settlement = Settlement(
+            charge=self.charge,
+            account=self._key.account,
+            target=ModelName(self._ask.model),
+            price_version=SETTINGS_VERSION,
+            shares=shares,
+        )
+        self._bookkeeper.settle(self._hold, settlement)
         estimate = self._ask.estimate()
         self._meter.leave(self._ask.choices, estimate, used.prompt + used.completion, self._monotonic())
         self._gate.leave(self._ask.choices, estimate)

@@ -88,8 +88,8 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Keys",
         by="either",
         summary="List all API keys",
-        description="Every key with its terms and what it has cost this month; no secrets. Needs the scope `admin`, or an "
-        "operator's session.",
+        description="Every key with its terms and what it has cost this month; no secrets. Needs the scope `admin`, "
+        "or an operator's session.",
         answers={200: Told(description="The list.", schema="ApiKeyList", examples=examples.KEY_LISTS)},
         errors=(*OF_A_KEY, 429, 503, *OF_ALL),
     ),
@@ -114,8 +114,8 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Keys",
         by="either",
         summary="Revoke an API key",
-        description="It is refused from then on; a second time changes nothing. Needs the scope `admin`, or an operator's "
-        "session.",
+        description="It is refused from then on; a second time changes nothing. Needs the scope `admin`, or an "
+        "operator's session.",
         path_parameters={"key": "`id` of the key, not its secret."},
         answers={200: Told(description="The revoked key.", schema="ApiKey", examples=examples.KEY_ANSWERS)},
         errors=(400, *OF_A_KEY, 404, 429, 503, *OF_ALL),

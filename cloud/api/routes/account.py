@@ -118,4 +118,4 @@ async def revoke_key(request: Request, key: str) -> Response:
     accounts: Accounts = request.app.state.accounts
     account = signed_in(request, "developer").account.id
     revoked = await accounts.revoke(KeyId(key), by=Actor(account), of=account)
-    return answer(key_object(Statement(revoked, accounts.ledger.spent(revoked.id)), time.time()))
+    return answer(key_object(Statement(revoked, accounts.budgets.spent(revoked.id)), time.time()))

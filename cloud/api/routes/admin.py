@@ -39,4 +39,4 @@ async def revoke_key(request: Request, key: str) -> Response:
     """The revoked key. A second time changes nothing."""
     accounts: Accounts = request.app.state.accounts
     revoked = await accounts.revoke(KeyId(key), by=operator(request))
-    return answer(key_object(Statement(revoked, accounts.ledger.spent(revoked.id)), time.time()))
+    return answer(key_object(Statement(revoked, accounts.budgets.spent(revoked.id)), time.time()))
