@@ -106,19 +106,12 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     pool = VerifierPool(clients, probe_timeout_s=limits.probe_timeout_s)
 
     database = None if settings.database == MEMORY else Database(settings.database)
-    keys, people, audit = _stores(database)
+    ledger = settings.ledger
+    keys, people, audit, books = _stores(database, ledger.hold_days)
     accounts = Accounts(keys, settings.all_api_keys())
     identity = Identity(people, audit, accounts, settings.to_identity())
     coordinator.nodes.guard(identity.nodes)
-    ledger = settings.ledger
-    books: Books
-    spool = None
-    if isinstance(keys, MemoryAccounts):
-        books = MemoryBooks(keys, hold_days=ledger.hold_days)
-    else:
-        assert database is not None
-        books = SqlBooks(database, hold_days=ledger.hold_days)
-        spool = Spool(spool_folder(settings.database, ledger.spool))
+    spool = None if database is None else Spool(spool_folder(settings.database, ledger.spool))
     bookkeeper = Bookkeeper(
         books, accounts.budgets, gateway=coordinator.gateway_id, spool=spool, lease_s=ledger.lease_s
     )
@@ -151,12 +144,12 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
                 await database.open()
             stack.push_async_callback(accounts.stop)
             await accounts.start()
+            stack.push_async_callback(identity.stop)
+            await identity.start()
             stack.push_async_callback(bookkeeper.close)
             await bookkeeper.start()
             stack.push_async_callback(upkeep.stop)
             upkeep.start()
-            stack.push_async_callback(identity.stop)
-            await identity.start()
             stack.push_async_callback(keeper.stop)
             await keeper.start()
             stack.push_async_callback(replays.stop)
@@ -168,9 +161,9 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.backend = Backend(pool, coordinator, metrics, limits)
     app.state.accounts = accounts
+    app.state.identity = identity
     app.state.books = books
     app.state.bookkeeper = bookkeeper
-    app.state.identity = identity
     app.state.desk = desk
     app.state.market = keeper
     app.state.replays = replays
@@ -203,9 +196,10 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     return app
 
 
-def _stores(database: Database | None) -> tuple[AccountStore, IdentityStore, AuditLog]:
+def _stores(database: Database | None, hold_days: int) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
     if database is not None:
-        return SqlAccounts(database), SqlIdentity(database), SqlAudit(database)
+        books = SqlBooks(database, hold_days=hold_days)
+        return SqlAccounts(database), SqlIdentity(database), SqlAudit(database), books
     audit = MemoryAudit()
     keys = MemoryAccounts(audit)
-    return keys, MemoryIdentity(keys, audit), audit
+    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, hold_days=hold_days)

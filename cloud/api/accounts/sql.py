@@ -32,10 +32,6 @@ class SqlAccounts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @property
-    def database(self) -> Database:
-        return self._database
-
     async def add(self, new: NewKey, entry: Entry | None = None) -> None:
         async def work(connection: AsyncConnection) -> None:
             if new.key.account is not None:
@@ -88,22 +84,6 @@ class SqlAccounts:
         return await self._database.read(work)
 
 
-async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
-    """As `AccountStore.record`, as a part of a transaction that does more."""
-    told = {charge.request_id: charge for charge in charges}
-    known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
-    for request_id in known.scalars():
-        del told[request_id]
-    if told:
-        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
-    by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
-    for charge in told.values():
-        by_month[charge.key_id, charge.month].append(charge)
-    for key, month in sorted(by_month):
-        await _sum_up(connection, key, month, by_month[key, month])
-    return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
-
-
 async def _check_holder(connection: AsyncConnection, account: AccountId) -> None:
     """The row is held until the commit, so that no account is disabled while it gets a key."""
     mine = select(PEOPLE.c.state, PEOPLE.c.roles).where(PEOPLE.c.id == account).with_for_update(read=True)
@@ -126,6 +106,22 @@ async def revoke_of(connection: AsyncConnection, account: AccountId, at: int) ->
         revision = await next_revision(connection, _COUNTER)
         await connection.execute(update(API_KEYS).where(this).values(revoked_at=at, revision=revision))
     return keys
+
+
+async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
+    """As `AccountStore.record`, as a part of a transaction that does more."""
+    told = {charge.request_id: charge for charge in charges}
+    known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
+    for request_id in known.scalars():
+        del told[request_id]
+    if told:
+        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
+    by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
+    for charge in told.values():
+        by_month[charge.key_id, charge.month].append(charge)
+    for key, month in sorted(by_month):
+        await _sum_up(connection, key, month, by_month[key, month])
+    return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
 
 
 async def _sum_up(connection: AsyncConnection, key: KeyId, month: str, charges: Sequence[Charge]) -> None:

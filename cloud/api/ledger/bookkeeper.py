@@ -89,8 +89,8 @@ class _Item:
 
 
 class Bookkeeper:
-    """Use on one event loop. Everything but `start`, `reserve`, `run` and `close` is synchronous, so that no cancellation
-    can come between. Without a spool, settlements wait in this process only.
+    """Use on one event loop. Everything but `start`, `reserve`, `run` and `close` is synchronous, so that no
+    cancellation can come between. Without a spool, settlements wait in this process only.
     """
 
     def __init__(

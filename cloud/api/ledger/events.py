@@ -1,7 +1,7 @@
 """Events of the books: what kinds there are, what each may move, and that it is balanced. Pure.
 
-An event is one balanced set of postings under a key that is used once. It is never changed afterwards: what was wrong is
-set right by another event.
+An event is one balanced set of postings under a key that is used once. It is never changed afterwards: what was
+wrong is set right by another event.
 """
 
 import secrets

@@ -13,7 +13,7 @@ class Sort(StrEnum):
     """What a place is for. A positive balance of a customer's or an owner's place is theirs; the house has the rest."""
 
     AVAILABLE = "customer:available"
-    """Prepaid and free to be used. The only place that can be below zero: by what was really used, see docs/ledger.md."""
+    """Prepaid and free to be used. The only place that can be below zero, by what was really used (docs/ledger.md)."""
     RESERVED = "customer:reserved"
     """Set aside for requests at work."""
     PENDING = "owner:pending"
@@ -31,10 +31,10 @@ class Sort(StrEnum):
 
 
 HOUSE: Final = "house"
-REVENUE: Final = Place(Sort.REVENUE)
-CASH: Final = Place(Sort.CASH)
-USE: Final = Place(Sort.USE)
-ADJUSTMENTS: Final = Place(Sort.ADJUSTMENTS)
+REVENUE: Final = Place(Sort.REVENUE.value)
+CASH: Final = Place(Sort.CASH.value)
+USE: Final = Place(Sort.USE.value)
+ADJUSTMENTS: Final = Place(Sort.ADJUSTMENTS.value)
 
 
 def available(account: AccountId) -> Place:
@@ -79,5 +79,5 @@ def account_of(place: Place) -> AccountId | None:
 
 
 def in_locking_order(place: Place) -> tuple[bool, str]:
-    """Key for sorting. Whoever changes several balances takes them in this order: the house's, which all share, last."""
+    """Key for sorting. Whoever changes several balances takes them so: the house's, which all share, last."""
     return place.startswith(HOUSE), place

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from cloud.api.accounts.money import Nano
 from cloud.api.ledger.entries import mature, moved
-from cloud.api.ledger.events import KINDS, Entry, Event, EventId, check
+from cloud.api.ledger.events import KINDS, Entry, Event, EventId, WrongEntry, check
 from cloud.api.ledger.places import (
     HOUSE,
     REVENUE,
@@ -108,7 +108,7 @@ class Posting:
         return event
 
     def reserve(self, wanted: Reservation) -> bool:
-        """Set money aside; false when there is too little, or when the request is over. A second time changes nothing."""
+        """Set money aside; false when there is too little, or the request is over. A second time changes nothing."""
         state = self._state(wanted.request_id)
         if advance(state, "reserve") is None:
             return state is State.HELD
@@ -133,13 +133,15 @@ class Posting:
 
     def settle(self, settlement: Settlement) -> None:
         """Take what the request cost, give back the rest of its reservation, and credit its nodes' owners. A settlement
-        that was told before changes nothing.
+        that was told before changes nothing. Raises `WrongEntry`.
         """
         charge, account = settlement.charge, settlement.account
         held = self._extract.reservations.get(charge.request_id)
         state = self._state(charge.request_id)
         if advance(state, "settle") is None or settle_key(charge.request_id) in self._extract.known:
             return
+        if held is not None and held.account != account:
+            raise WrongEntry(f"{charge.request_id} was reserved by {held.account}, and is settled by {account}.")
         moves: Counter[Place] = Counter()
         if held is not None and state is State.HELD:
             moves[reserved(held.account)] -= held.amount

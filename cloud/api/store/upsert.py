@@ -1,4 +1,4 @@
-"""INSERT with ON CONFLICT, which SQLite and PostgreSQL spell alike and SQLAlchemy keeps in each dialect's own module."""
+"""INSERT with ON CONFLICT, which SQLite and PostgreSQL spell alike, but SQLAlchemy does not."""
 
 from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
