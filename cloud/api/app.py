@@ -43,21 +43,27 @@ from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
 from cloud.api.middleware.context import RequestContext
+from cloud.api.payouts.receipt_store import MemoryReceipts, SqlReceipts
 from cloud.api.routes import (
     account,
     admin,
+    admin_money,
     admin_people,
+    developer,
     device,
     device_page,
     generate,
     models,
     openapi,
     owner,
+    owner_money,
     probes,
+    rails,
 )
 from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
 from cloud.api.trading import MarketPlace, Trading
+from cloud.api.treasury import make_treasury, receipts_for
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
 from cloud.api.upstream.transport import StreamTransport
@@ -107,7 +113,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
 
     database = None if settings.database == MEMORY else Database(settings.database)
     ledger = settings.ledger
-    keys, people, audit, books = _stores(database, ledger.hold_days)
+    receipts = receipts_for(database, settings.database, settings.payouts.receipt_key)
+    keys, people, audit, books = _stores(database, ledger.hold_days, receipts)
     accounts = Accounts(keys, settings.all_api_keys())
     identity = Identity(people, audit, accounts, settings.to_identity())
     coordinator.nodes.guard(identity.nodes)
@@ -128,6 +135,9 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
         BookPrices(keeper),
         on_settled=lambda charge: metrics.cost.inc(charge.cost),
         terms=trading.terms,
+    )
+    treasury = make_treasury(
+        receipts, database, books, accounts, keys, settings.payouts.to_payouts(), settings.payouts.to_stripe()
     )
     replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
@@ -150,6 +160,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
             await bookkeeper.start()
             stack.push_async_callback(upkeep.stop)
             upkeep.start()
+            stack.push_async_callback(treasury.stop)
+            await treasury.start()
             stack.push_async_callback(keeper.stop)
             await keeper.start()
             stack.push_async_callback(replays.stop)
@@ -166,6 +178,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     app.state.bookkeeper = bookkeeper
     app.state.desk = desk
     app.state.market = keeper
+    app.state.treasury = treasury
     app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
@@ -175,10 +188,14 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
         models,
         account,
         owner,
+        owner_money,
+        developer,
         device,
         device_page,
         admin,
         admin_people,
+        admin_money,
+        rails,
         probes,
         openapi,
     ):
@@ -196,10 +213,12 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     return app
 
 
-def _stores(database: Database | None, hold_days: int) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
+def _stores(
+    database: Database | None, hold_days: int, receipts: MemoryReceipts | SqlReceipts
+) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
     if database is not None:
-        books = SqlBooks(database, hold_days=hold_days)
+        books = SqlBooks(database, (receipts,), hold_days=hold_days)
         return SqlAccounts(database), SqlIdentity(database), SqlAudit(database), books
     audit = MemoryAudit()
     keys = MemoryAccounts(audit)
-    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, hold_days=hold_days)
+    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, (receipts,), hold_days=hold_days)

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
@@ -21,6 +21,8 @@ from cloud.api.market.profile import read_profile
 from cloud.api.market.settings import MarketSettings
 from cloud.api.market.state import Market
 from cloud.api.nodes.settings import NodeSettings
+from cloud.api.payouts.service import PayoutSettings
+from cloud.api.payouts.stripe_rail import StripeSettings
 from shared import paths
 from shared.errors import ConfigError
 
@@ -238,6 +240,48 @@ class MarketOptions(_Section):
         return Market(settings, profile=profile, rng=random.Random())
 
 
+class PayoutOptions(_Section):
+    """How owners are paid. `stripe_…` are of use with the rail `stripe` only."""
+
+    rail: Literal["manual", "stripe"] = "manual"
+    minimum: str = "10"
+    receipt_key: Path | None = None
+    """File of the key that signs receipts; none = beside the database."""
+    stripe_api_key: SecretStr | None = None
+    stripe_webhook_secret: SecretStr | None = None
+    stripe_return_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    """Where Stripe sends an owner back to."""
+    stripe_api_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.stripe.com"
+
+    @field_validator("minimum")
+    @classmethod
+    def _is_money(cls, value: str) -> str:
+        if not nano(value):
+            raise ValueError("a payout is more than nothing")
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "PayoutOptions":
+        if self.rail == "stripe" and self.to_stripe() is None:
+            raise ValueError("rail stripe needs stripe_api_key, stripe_webhook_secret and stripe_return_url")
+        return self
+
+    def to_payouts(self) -> PayoutSettings:
+        return PayoutSettings(rail=self.rail, minimum=nano(self.minimum))
+
+    def to_stripe(self) -> StripeSettings | None:
+        """Also while new payouts go another way: those that Stripe has must come to their end."""
+        if not (self.stripe_api_key and self.stripe_webhook_secret and self.stripe_return_url):
+            return None
+        return StripeSettings(
+            api_key=self.stripe_api_key.get_secret_value(),
+            webhook_secret=self.stripe_webhook_secret.get_secret_value(),
+            api_url=self.stripe_api_url,
+            return_url=self.stripe_return_url,
+            refresh_url=self.stripe_return_url,
+        )
+
+
 class LogSettings(_Section):
     level: logs.Level = "info"
     format: logs.Format = "text"
@@ -270,6 +314,7 @@ class GatewaySettings(BaseSettings):
     ledger: LedgerOptions = LedgerOptions()
     identity: IdentityOptions = IdentityOptions()
     market: MarketOptions = MarketOptions()
+    payouts: PayoutOptions = PayoutOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")

@@ -50,6 +50,8 @@ RETRY_S = 60
 LONGEST_RETRY_S = 6 * 3600
 POLL_S = 5.0
 AT_ONCE = 50
+BY_HAND = "manual"
+"""The rail of people: batches for a bank."""
 TEN_DOLLARS = Nano(10 * 10**9)
 
 log = structlog.get_logger(__name__)
@@ -59,12 +61,12 @@ log = structlog.get_logger(__name__)
 class PayoutSettings:
     """`rail`: the one of new payouts."""
 
-    rail: str = "manual"
+    rail: str = BY_HAND
     minimum: Nano = TEN_DOLLARS
 
 
 class Payouts:
-    """`rails` are those that are services; a rail without one is paid by hand, in batches."""
+    """`rails` are the services that are set up."""
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class Payouts:
         self._rails = rails
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._lacking: set[str] = set()
 
     # --- owners ----------------------------------------------------------------------------------
 
@@ -86,7 +89,7 @@ class Payouts:
         """Without `amount` all that is payable, in whole cents. Raises `InvalidInput` and `Conflict`."""
         destination = await self.store.destination(owner, self.settings.rail)
         if destination is None:
-            raise Conflict("There is nowhere to pay to yet: set it with PUT /v1/owner/payouts/destination.")
+            raise Conflict("There is nowhere to pay to yet: set it with `PUT /v1/owner/destination`.")
         if amount is None:
             payable = (await self.store.balance(owner)).payable
             amount = Nano(payable - payable % CENT)
@@ -112,7 +115,7 @@ class Payouts:
     async def approve(self, by: AccountId, id: PayoutId) -> Payout:
         """Raises `Forbidden` for the owner, and for whoever has approved it before."""
         rail = (await self.store.get(id)).rail
-        return await self._tell(id, Approve(by, service=rail in self._rails))
+        return await self._tell(id, Approve(by, service=rail != BY_HAND))
 
     async def cancel(self, by: AccountId, id: PayoutId, reason: str) -> Payout:
         return await self._tell(id, Cancel(by, reason))
@@ -122,7 +125,7 @@ class Payouts:
         same batch again (`store.find`) gives the same payouts: nothing depends on this answer arriving.
         """
         approved = await self.store.find(state=State.APPROVED)
-        by_hand = [payout.id for payout in approved if payout.rail not in self._rails]
+        by_hand = [payout.id for payout in approved if payout.rail == BY_HAND]
         if not by_hand:
             raise Conflict("No payout waits to be made by hand.")
         name, now = f"batch_{secrets.token_hex(8)}", self._now()
@@ -162,7 +165,9 @@ class Payouts:
             log.error("a payout cannot be worked on", payout=payout.id, reason=str(error), exc_info=unforeseen)
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        """Without services there is nothing to call."""
+        if self._rails:
+            self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """May be called twice."""
@@ -172,18 +177,24 @@ class Payouts:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
+        silent = False
         while True:
             try:
                 await self.work()
+                silent = False
             except Exception as error:  # whatever it is, nothing is lost, and it is tried again
-                unforeseen = None if isinstance(error, NexusError) else error
-                log.warning("payouts cannot be worked on", exc_info=unforeseen)
+                if not silent:
+                    unforeseen = None if isinstance(error, NexusError) else error
+                    log.warning("payouts cannot be worked on", exc_info=unforeseen)
+                silent = True
             await asyncio.sleep(POLL_S)
 
     async def _try(self, payout: Payout) -> None:
         rail = self._rails.get(payout.rail)
         if rail is None:
-            log.error("a payout waits for a rail that is not set up", payout=payout.id, rail=payout.rail)
+            if payout.rail not in self._lacking:
+                log.error("payouts wait for a rail that is not set up", payout=payout.id, rail=payout.rail)
+                self._lacking.add(payout.rail)
             return
         claimed = await self._claim(payout)
         if claimed is None:

@@ -17,7 +17,7 @@ from stripe import StripeClient
 
 from cloud.api.payouts.payout import CENT, Payout, PayoutId
 from cloud.api.payouts.ports import Accepted, Delayed, Outcome, Refused, Unknown
-from shared.errors import InvalidInput, NexusError, Unauthorized, Unavailable
+from shared.errors import InvalidInput, NexusError, Unavailable
 
 API_VERSION: Final = "2026-10-28.endive"
 """What the answers are read as; the same whatever Stripe's newest version is."""
@@ -156,8 +156,8 @@ class StripeRail:
     # --- webhooks --------------------------------------------------------------------------------
 
     def told(self, body: bytes, signature: str | None) -> Told | None:
-        """What a webhook says; none when it is about something else. Raises `Unauthorized` unless Stripe signed it,
-        lately, and `InvalidInput` for what cannot be read.
+        """What a webhook says; none when it is about something else. Raises `InvalidInput` unless Stripe signed it,
+        lately, and it can be read.
         """
         self._check(body, signature)
         try:
@@ -179,9 +179,9 @@ class StripeRail:
             stripe.WebhookSignature.verify_header(body, signature, self._settings.webhook_secret)
             times = [part[2:] for part in (signature or "").split(",") if part.startswith("t=")]
             if abs(int(times[0]) - self._clock()) > TOLERANCE_S:
-                raise Unauthorized("This webhook was signed too long ago.")
+                raise InvalidInput("This webhook was not signed just now.")
         except (stripe.SignatureVerificationError, UnicodeDecodeError, ValueError):
-            raise Unauthorized("This webhook was not signed by Stripe.") from None
+            raise InvalidInput("This webhook was not signed by Stripe.") from None
 
     async def _call(self, work: Callable[[], T]) -> T:
         try:
