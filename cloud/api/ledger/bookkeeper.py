@@ -232,6 +232,13 @@ class Bookkeeper:
                 if not await self._write():
                     await asyncio.sleep(RETRY_S)
 
+    async def flush(self) -> bool:
+        """Write what waits, now; whether the books took all of it."""
+        while self._orders or self._items or self._releases:
+            if not await self._write():
+                return False
+        return True
+
     async def close(self) -> None:
         """Write what is left. What cannot be written stays in the spool, or is logged, without anything private."""
         tasks, self._tasks = self._tasks, []
@@ -239,8 +246,8 @@ class Bookkeeper:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(LAST_TRIES):
-            while (self._items or self._releases) and await self._write():
-                pass
+            if await self.flush():
+                break
         if self._items:
             lost = [item for item in self._items if not item.spooled]
             log.error("settlements could not be posted", spooled=len(self._items) - len(lost), lost=len(lost))
