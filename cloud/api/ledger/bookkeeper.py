@@ -215,7 +215,9 @@ class Bookkeeper:
                     break
 
     async def start(self) -> None:
-        """Take over what an earlier process has left, and begin to write."""
+        """Take over what an earlier process has left, and begin to write. Raises `ConfigError`."""
+        if self._spool is not None:
+            self._spool.open()
         self.take_over()
         self._tasks = [asyncio.create_task(work()) for work in (self.run, self._sync, self._refresh)]
 

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -162,10 +163,7 @@ def main() -> None:
         started = []
         for which in "ab":
             name = f"gw{seed}_{number}{which}"
-            inner = chance.random()
-            started.append(
-                forked(lambda pipe, n=name, s=inner: asyncio.run(load(database, spool, n, pipe, int(s * 1e9))))
-            )
+            started.append(forked(partial(_load, database, spool, name, chance.randrange(10**9))))
         time.sleep(chance.random() * LONGEST_S + 0.05)
         for process, _ in started:
             os.kill(process, signal.SIGKILL)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from cloud.api.accounts.budgets import Budgets
 from cloud.api.accounts.charges import Used
 from cloud.api.accounts.keys import ApiKey, KeyId, Terms
-from cloud.api.accounts.budgets import Budgets
 from cloud.api.accounts.memory import MemoryAccounts
 from cloud.api.accounts.money import Nano, pico
 from cloud.api.accounts.prices import Price
