@@ -91,10 +91,10 @@ async def settle_all(address: str, spool: Path, name: str, count: int) -> float:
                 request = f"{name}_{number}"
                 hold = await gateway.keeper.reserve(key(account), request, Nano(WORST))
                 if number % 4 < 2:  # long enough for the reservation to be written
-                    while hold.order is not None and not hold.order.written:
+                    while hold.order is not None and not hold.order.written:  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
                 gateway.keeper.settle(hold, make.settlement(COST, account, request, ((other, SHARE),)))
-                while gateway.keeper.waiting > 2 * AT_ONCE:
+                while gateway.keeper.waiting > 2 * AT_ONCE:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
