@@ -216,9 +216,11 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
 def _stores(
     database: Database | None, hold_days: int, receipts: MemoryReceipts | SqlReceipts
 ) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
-    if database is not None:
+    """The books write receipts in the transactions in which they settle."""
+    if database is not None and isinstance(receipts, SqlReceipts):
         books = SqlBooks(database, (receipts,), hold_days=hold_days)
         return SqlAccounts(database), SqlIdentity(database), SqlAudit(database), books
     audit = MemoryAudit()
     keys = MemoryAccounts(audit)
-    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, (receipts,), hold_days=hold_days)
+    hooks = (receipts,) if isinstance(receipts, MemoryReceipts) else ()
+    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, hooks, hold_days=hold_days)

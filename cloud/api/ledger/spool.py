@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from cloud.api.ledger.settlement import Settlement
+from shared.errors import ConfigError
 
 SEGMENT_BYTES: Final = 1 << 20
 """A file that has become so long is followed by a new one, and goes when all of it is posted."""
@@ -55,6 +56,16 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._segments: deque[_Segment] = deque()
+
+    def open(self) -> None:
+        """Begin a file, so that others see that this process lives. Raises `ConfigError`."""
+        try:
+            self._current()
+        except OSError as error:
+            text = (
+                f"Settlements cannot be kept in {self._folder}: {error.strerror}. Set `ledger.spool` to another folder."
+            )
+            raise ConfigError(text) from None
 
     def append(self, settlement: Settlement) -> None:
         """Raises `OSError` when it cannot be written; nothing is left of it then."""

@@ -13,6 +13,7 @@ from cloud.api.market.minutes import NodeMinute
 from cloud.api.market.pricebook import PriceVersion, RatesVersion
 from cloud.api.market.reputation import Quarantine, Standing
 from cloud.api.reports.ports import Earned, Seen, Used
+from shared.ids import NodeId
 
 
 def day_of(at: int) -> str:
@@ -107,7 +108,9 @@ def books_object(audit: Audit) -> dict[str, Any]:
     }
 
 
-def standing_object(standing: Standing, held: Mapping[str, Quarantine], day: Mapping[str, Earned]) -> dict[str, Any]:
+def standing_object(
+    standing: Standing, held: Mapping[NodeId, Quarantine], day: Mapping[NodeId, Earned]
+) -> dict[str, Any]:
     """`earned_today`: in the last 24 hours."""
     quarantine, earned = held.get(standing.node), day.get(standing.node)
     return {
