@@ -150,9 +150,7 @@ RECEIPTS = _listed(
     has_more=False,
     last=None,
 )
-RECEIPT_KEYS = _listed(
-    {"name": _KEY, "object": "receipt_key", "public": "0f" * 32, "since": 1790000000, "until": None}
-)
+RECEIPT_KEYS = _listed({"name": _KEY, "object": "receipt_key", "public": "0f" * 32, "since": 1790000000, "until": None})
 ACTIVITY = _listed(
     {
         "node": _NODE,
@@ -172,9 +170,7 @@ TARIFF_REQUESTS = _asked("Thirty cents", {"dollars_per_kwh": "0.30"})
 TARIFFS = _one({"object": "tariff", "dollars_per_kwh": "0.3", "assumed": False})
 DESTINATION_REQUESTS = _asked("A bank account", {"name": "Alice Example", "iban": "DE89 3704 0044 0532 0130 00"})
 DESTINATIONS = _one({"object": "destination", "rail": "manual", "destination": "Alice Example, DE89…3000"})
-ONBOARDINGS = _one(
-    {"object": "onboarding", "url": "https://connect.stripe.com/setup/e/acct_1/x", "ready": False}
-)
+ONBOARDINGS = _one({"object": "onboarding", "url": "https://connect.stripe.com/setup/e/acct_1/x", "ready": False})
 PAYOUT_REQUESTS = {
     "all": {"summary": "Everything that is payable", "value": {}},
     "some": {"summary": "Twenty dollars", "value": {"amount": "20"}},

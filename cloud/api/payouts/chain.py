@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cloud.api.accounts.money import Nano
+from cloud.api.ledger.posting import Posted
 from cloud.api.ledger.settlement import NodeShare, Settlement
 from shared.ids import AccountId
 from shared.receipts import BEGINNING, Receipt, ReceiptKey, SignedReceipt, SignedStatement, Statement
@@ -22,15 +23,6 @@ class Head:
     sequence: int = 0
     digest: bytes = BEGINNING
     total: Nano = Nano(0)  # noqa: RUF009 - a NewType
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A settlement that the ledger has just posted, under this event."""
-
-    settlement: Settlement
-    event_id: str
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +46,12 @@ class Written:
     millijoules: int | None
 
 
-def owners(events: Iterable[Settled | Adjusted]) -> list[AccountId]:
+def owners(events: Iterable[Posted | Adjusted]) -> list[AccountId]:
     """Whose chains grow, in the order in which they are to be locked."""
     found: set[AccountId] = set()
     for event in events:
         match event:
-            case Settled(settlement):
+            case Posted(settlement):
                 found.update(share.owner for share in settlement.shares)
             case Adjusted(owner):
                 found.add(owner)
@@ -67,7 +59,7 @@ def owners(events: Iterable[Settled | Adjusted]) -> list[AccountId]:
 
 
 def extend(
-    heads: Mapping[AccountId, Head], events: Sequence[Settled | Adjusted], key: ReceiptKey, trusted: Trusted
+    heads: Mapping[AccountId, Head], events: Sequence[Posted | Adjusted], key: ReceiptKey, trusted: Trusted
 ) -> tuple[list[Written], dict[AccountId, Head]]:
     """New receipts, and the heads that they lead to."""
     ends = dict(heads)
@@ -104,9 +96,9 @@ class _Draft:
     millijoules: int | None = None
 
 
-def _drafts(event: Settled | Adjusted, trusted: Trusted) -> Iterable[tuple[AccountId, _Draft]]:
+def _drafts(event: Posted | Adjusted, trusted: Trusted) -> Iterable[tuple[AccountId, _Draft]]:
     match event:
-        case Settled(settlement):
+        case Posted(settlement):
             for share in settlement.shares:
                 yield (
                     share.owner,

@@ -18,7 +18,15 @@ from cloud.api.payouts.receipt_store import SqlReceipts
 from cloud.api.payouts.service import Payouts, PayoutSettings
 from cloud.api.payouts.signing import key_path, load_key, rotate
 from cloud.api.payouts.sql import SqlPayouts
-from cloud.api.store.commands import ConfigOption, DatabaseOption, JsonOption, on_database, print_json, print_table, settings_of
+from cloud.api.store.commands import (
+    ConfigOption,
+    DatabaseOption,
+    JsonOption,
+    on_database,
+    print_json,
+    print_table,
+    settings_of,
+)
 from cloud.api.store.database import Database
 from shared.errors import ConfigError, InvalidInput, NotFound
 

@@ -9,8 +9,8 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cloud.api.accounts.money import Nano
-from cloud.api.ledger.settlement import Settlement
-from cloud.api.payouts.chain import Adjusted, Head, Settled, Trusted, Written, extend, owners
+from cloud.api.ledger.posting import Posted
+from cloud.api.payouts.chain import Adjusted, Head, Trusted, Written, extend, owners
 from cloud.api.store.database import Database
 from cloud.api.store.payout_tables import RECEIPT_HEADS, RECEIPT_KEYS, RECEIPTS
 from cloud.api.store.upsert import upsert
@@ -41,7 +41,7 @@ class Chain:
 class ReceiptStore(Protocol):
     """Adapters pass the same tests."""
 
-    async def write_all(self, transaction: Any, events: Sequence[Settled | Adjusted]) -> Sequence[Written]:
+    async def write_all(self, transaction: Any, events: Sequence[Posted | Adjusted]) -> Sequence[Written]:
         """Receipts for all of these, in the transaction that posts them."""
         ...
 
@@ -76,10 +76,10 @@ class MemoryReceipts:
         self.written: list[Written] = []
         self._keys: dict[KeyName, PublicKey] = {}
 
-    async def write(self, transaction: Any, settlement: Settlement, event_id: str, at: int) -> None:
-        await self.write_all(transaction, [Settled(settlement, event_id, at)])
+    async def write(self, connection: Any, posted: Sequence[Posted]) -> None:
+        await self.write_all(connection, posted)
 
-    async def write_all(self, transaction: Any, events: Sequence[Settled | Adjusted]) -> Sequence[Written]:
+    async def write_all(self, transaction: Any, events: Sequence[Posted | Adjusted]) -> Sequence[Written]:
         written, self._heads = extend(self._heads, events, self.key, self._trusted)
         self.written += written
         return written
@@ -108,11 +108,11 @@ class SqlReceipts:
         self.key = key
         self._trusted = trusted
 
-    async def write(self, transaction: AsyncConnection, settlement: Settlement, event_id: str, at: int) -> None:
-        """The ledger's hook, for one settlement; `write_all` costs less for several."""
-        await self.write_all(transaction, [Settled(settlement, event_id, at)])
+    async def write(self, connection: AsyncConnection, posted: Sequence[Posted]) -> None:
+        """The ledger's hook."""
+        await self.write_all(connection, posted)
 
-    async def write_all(self, transaction: AsyncConnection, events: Sequence[Settled | Adjusted]) -> Sequence[Written]:
+    async def write_all(self, transaction: AsyncConnection, events: Sequence[Posted | Adjusted]) -> Sequence[Written]:
         concerned = owners(events)
         if not concerned:
             return []

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from sqlalchemy import BigInteger, Float, Numeric
 
-from cloud.api.payouts.chain import Adjusted, Head, Settled, Written
+from cloud.api.ledger.posting import Posted
+from cloud.api.payouts.chain import Adjusted, Head, Written
 from cloud.api.payouts.disputes import Dispute
 from cloud.api.payouts.payout import Errand, Payout
 from cloud.api.payouts.ports import Balance
@@ -30,7 +31,7 @@ TYPES = (
     Payout,
     Receipt,
     Seen,
-    Settled,
+    Posted,
     Statement,
     Used,
     WireReceipt,

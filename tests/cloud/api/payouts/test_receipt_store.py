@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from cloud.api.payouts.chain import Adjusted, Settled, statement
+from cloud.api.ledger.posting import Posted
+from cloud.api.payouts.chain import Adjusted, statement
 from shared.receipts import ReceiptKey, check, keyring
 
 OWNER = "acct_00000000000000aa"
@@ -21,8 +22,8 @@ async def whole(receipts, owner, key):
 
 async def test_chains_are_good(receipts, transact, settled, key):
     """One by one or many at once, each owner has a chain of their own that adds up and is complete."""
-    await transact(lambda c: receipts.write(c, settled(OWNER, OTHER, OWNER), "evt_1", NOW))
-    more = [Settled(settled(OWNER), f"evt_{n}", NOW + n) for n in range(2, 6)]
+    await transact(lambda c: receipts.write(c, [Posted(settled(OWNER, OTHER, OWNER), "evt_1", NOW)]))
+    more = [Posted(settled(OWNER), f"evt_{n}", NOW + n) for n in range(2, 6)]
     more.insert(2, Adjusted(OWNER, -2500, "dispute", "evt_9", NOW))
     await transact(lambda c: receipts.write_all(c, more))
     mine, theirs = await whole(receipts, OWNER, key), await whole(receipts, OTHER, key)
@@ -33,7 +34,7 @@ async def test_chains_are_good(receipts, transact, settled, key):
 async def test_receipts_say_what_was_settled(receipts, transact, settled):
     """Every field of the work, and what is kept beside them for questions."""
     settlement = settled(OWNER, OTHER, account=OWNER)
-    own, other = await transact(lambda c: receipts.write_all(c, [Settled(settlement, "evt_1", NOW)]))
+    own, other = await transact(lambda c: receipts.write_all(c, [Posted(settlement, "evt_1", NOW)]))
     receipt = own.signed.receipt
     assert (receipt.request, receipt.model, receipt.node) == (
         settlement.charge.request_id,
@@ -43,13 +44,13 @@ async def test_receipts_say_what_was_settled(receipts, transact, settled):
     assert (receipt.first, receipt.last, receipt.drafted, receipt.accepted, receipt.marginal) == (100, 179, 80, 60, 50)
     assert (receipt.price, receipt.price_version, receipt.amount, receipt.at) == (120_000, "spot-1", 6000, NOW)
     assert (own.node_class, own.millijoules) == ("own", 1500) and other.node_class == "trusted"
-    [open_] = await transact(lambda c: receipts.write_all(c, [Settled(settled(OWNER), "evt_2", NOW)]))
+    [open_] = await transact(lambda c: receipts.write_all(c, [Posted(settled(OWNER), "evt_2", NOW)]))
     assert open_.node_class == "any"
 
 
 async def test_pages(receipts, transact, settled):
     """A part of the chain, with where all of it ends."""
-    await transact(lambda c: receipts.write_all(c, [Settled(settled(OWNER), f"evt_{n}", NOW) for n in range(5)]))
+    await transact(lambda c: receipts.write_all(c, [Posted(settled(OWNER), f"evt_{n}", NOW) for n in range(5)]))
     chain = await receipts.receipts(OWNER, 2, 2)
     assert [each.receipt.sequence for each in chain.receipts] == [3, 4] and chain.head.sequence == 5
     assert (await receipts.receipts("acct_nobody", 0, 10)).head.sequence == 0
@@ -57,7 +58,7 @@ async def test_pages(receipts, transact, settled):
 
 async def test_nothing_without_nodes(receipts, transact, settled):
     """An answer that nobody drafted for has no receipts."""
-    assert list(await transact(lambda c: receipts.write_all(c, [Settled(settled(), "evt_1", NOW)]))) == []
+    assert list(await transact(lambda c: receipts.write_all(c, [Posted(settled(), "evt_1", NOW)]))) == []
 
 
 async def test_writers_at_once_make_one_chain(database, receipts, settled, key):
@@ -66,7 +67,10 @@ async def test_writers_at_once_make_one_chain(database, receipts, settled, key):
         pytest.skip("one writer at a time by its nature")
     many = [settled(OWNER, OTHER) for _ in range(20)]
     await asyncio.gather(
-        *(database.write(lambda c, s=s: receipts.write(c, s, f"evt_{s.charge.request_id}", NOW)) for s in many)
+        *(
+            database.write(lambda c, s=s: receipts.write(c, [Posted(s, f"evt_{s.charge.request_id}", NOW)]))
+            for s in many
+        )
     )
     checked = await whole(receipts, OWNER, key)
     assert checked.findings == () and checked.count == 20
@@ -78,12 +82,12 @@ async def test_a_transaction_that_fails_leaves_nothing(database, receipts, settl
         pytest.skip("no transactions")
 
     async def fail(connection):
-        await receipts.write(connection, settled(OWNER), "evt_1", NOW)
+        await receipts.write(connection, [Posted(settled(OWNER), "evt_1", NOW)])
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
         await database.write(fail)
-    await database.write(lambda c: receipts.write(c, settled(OWNER), "evt_2", NOW))
+    await database.write(lambda c: receipts.write(c, [Posted(settled(OWNER), "evt_2", NOW)]))
     checked = await whole(receipts, OWNER, key)
     assert checked.findings == () and checked.count == 1
 
@@ -93,9 +97,9 @@ async def test_the_same_work_is_not_receipted_twice(database, receipts, settled)
     if database is None:
         pytest.skip("no constraints")
     settlement = settled(OWNER)
-    await database.write(lambda c: receipts.write(c, settlement, "evt_1", NOW))
+    await database.write(lambda c: receipts.write(c, [Posted(settlement, "evt_1", NOW)]))
     with pytest.raises(IntegrityError):
-        await database.write(lambda c: receipts.write(c, settlement, "evt_2", NOW))
+        await database.write(lambda c: receipts.write(c, [Posted(settlement, "evt_2", NOW)]))
 
 
 async def test_keys_are_known_for_good(receipts, key):

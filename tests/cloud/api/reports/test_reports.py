@@ -8,8 +8,9 @@ from cloud.api.accounts.keys import Terms, new_key
 from cloud.api.accounts.memory import MemoryAccounts
 from cloud.api.accounts.money import Nano, Pico
 from cloud.api.accounts.sql import SqlAccounts
+from cloud.api.ledger.posting import Posted
 from cloud.api.ledger.settlement import NodeShare, NodeWork, Settlement
-from cloud.api.payouts.chain import Adjusted, Settled
+from cloud.api.payouts.chain import Adjusted
 from cloud.api.payouts.receipt_store import MemoryReceipts, SqlReceipts
 from cloud.api.reports.memory import MemoryReports
 from cloud.api.reports.ports import DAY_S, Earned
@@ -108,7 +109,7 @@ def settlement(charge, *owners, account=None, joules=2.0):
 def settle(database, receipts, accounts):
     async def run(settlement, at):
         async def work(connection):
-            await receipts.write_all(connection, [Settled(settlement, f"evt_{settlement.charge.request_id}", at)])
+            await receipts.write_all(connection, [Posted(settlement, f"evt_{settlement.charge.request_id}", at)])
 
         await accounts.record([settlement.charge])
         await (work(None) if database is None else database.write(work))
