@@ -18,7 +18,7 @@ from cloud.api.coordinator import Coordinator
 from cloud.api.routes.device import GRANT_TYPE
 from cloud.api.routes.device_page import HTML
 from cloud.api.server import uvicorn_config
-from cloud.api.settings import GatewaySettings
+from cloud.api.settings import GatewaySettings, VerifierSettings
 from desktop.agent.identity import load_identity
 from desktop.agent.pairing import Pairing, PairingFailed, open_http
 from shared.keys import NodeKey, node_id, pairing_payload, proof_payload
@@ -28,6 +28,7 @@ from shared.wire.session import NodeSession
 KEY = "test-key-0123456789"
 BY = Actor("cli:tester")
 CHEAP = {"argon2_memory_kib": 7168, "argon2_passes": 1, "argon2_lanes": 1, "pairing_interval_s": 1}
+VERIFIERS = [VerifierSettings(url="http://127.0.0.1:9", draft_ports=["ipc:///nowhere"])]
 PATIENCE_S = 20.0
 """Only bounds a hang."""
 
@@ -89,7 +90,7 @@ def settings():
 
 @pytest.fixture
 async def cloud(settings, tmp_path):
-    given = GatewaySettings(api_keys=[KEY], port=0, **settings)
+    given = GatewaySettings(api_keys=[KEY], port=0, verifiers=VERIFIERS, **settings)
     coordinator = Coordinator(given.to_draft_ports(), nodes=given.to_nodes())
     app = create_app(given, coordinator)
     async with serving(uvicorn_config(app, given)) as url, open_http(url) as http:
@@ -120,8 +121,8 @@ async def paired(cloud, identity, headers, decision="approve"):
 
 
 async def test_from_the_first_refusal_to_revocation(cloud, tmp_path):
-    """A node that nobody knows is told to pair; paired by `nexus agent pair` it connects with the same key file; revoked
-    it is turned away at once, and from then on, in words.
+    """A node that nobody knows is told to pair; paired by `nexus agent pair` it connects with the same key file;
+    revoked it is turned away at once, and from then on, in words.
     """
     identity = load_identity(tmp_path / "node.key")
     async with cloud.connect() as socket:
@@ -219,7 +220,7 @@ class TestTwoGateways:
 
     async def test_the_other_one_hears_of_it(self, cloud, settings, tmp_path):
         """A node that was paired there connects here at once; revoked there it is turned away here within a second."""
-        given = GatewaySettings(api_keys=[KEY], port=0, **settings)
+        given = GatewaySettings(api_keys=[KEY], port=0, verifiers=VERIFIERS, **settings)
         other = create_app(given, Coordinator(given.to_draft_ports(), nodes=given.to_nodes()))
         async with serving(uvicorn_config(other, given)) as url, open_http(url) as http:
             there = Cloud(other, url, http)
@@ -251,13 +252,24 @@ async def test_the_forms_of_the_rfc(cloud):
     await wrong("invalid_grant", "/v1/device/token", **given)
     await wrong("unsupported_grant_type", "/v1/device/token", **given | {"grant_type": "password"})
     await wrong("invalid_request", "/v1/device/token", **given | {"signature": "§"})
-    for body in (b"\xff", b"client_id=a&client_id=b", b"&".join(b"a%d=1" % n for n in range(50)), b"client_id=%ff", b"{}"):
+    for body in (
+        b"\xff",
+        b"client_id=a&client_id=b",
+        b"&".join(b"a%d=1" % n for n in range(50)),
+        b"client_id=%ff",
+        b"{}",
+    ):
         answer = await cloud.http.post("/v1/device/code", content=body)
         assert answer.status_code == 400 and answer.json()["error"] == "invalid_request"
 
     asked = (await cloud.form("/v1/device/code", client_id="x", public_key=key.public.hex(), name="t")).json()
     assert set(asked) == {
-        "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"
+        "device_code",
+        "user_code",
+        "verification_uri",
+        "verification_uri_complete",
+        "expires_in",
+        "interval",
     }
     signature = key.sign(pairing_payload(asked["device_code"], asked["user_code"], asked["verification_uri"]))
     given |= {"device_code": asked["device_code"], "signature": base64.urlsafe_b64encode(signature).decode()}
@@ -294,16 +306,23 @@ class TestPublicUrl:
 
 
 async def test_the_page(cloud):
-    """Needs no key, may be put into no frame, loads nothing from elsewhere, and does all through documented addresses."""
+    """Needs no key, may be put into no frame, loads nothing from elsewhere, and asks only what is documented."""
     answer = await cloud.http.get("/device?user_code=%3Cscript%3E")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
     assert answer.text == HTML and "<script>" in HTML and "http:" not in HTML and "https:" not in HTML
     assert "innerHTML" not in HTML
-    called = set(re.findall(r'"(v1/[\w/-]+)"', HTML)) | {f"v1/device/{verb}" for verb in ("approve", "deny")}
-    routes = {route.path for route in cloud.app.routes}
-    assert {f"/{path}" for path in called} <= routes
+    called = re.findall(r'"(GET|POST)", "(v1/[\w/-]+)"', HTML)
+    assert {path for _, path in called} == {
+        "v1/account/sign-in",
+        "v1/account/sign-out",
+        "v1/owner/pairings/",
+        "v1/device/",
+    }
+    there = {(route.path, method) for route in cloud.app.routes for method in getattr(route, "methods", None) or ()}
+    for method, path in called:
+        assert any(known.startswith(f"/{path}") and method == allowed for known, allowed in there), path
 
 
 async def test_a_strange_host_makes_no_address(cloud):

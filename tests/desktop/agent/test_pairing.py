@@ -67,7 +67,9 @@ async def test_a_node_is_paired(identity: Identity) -> None:
     """It asks with its public key, shows the code once, waits as long as it is told, and proves its key each time."""
     slow = wrong("slow_down")
     pending = wrong("authorization_pending")
-    script = Script(identity, httpx2.Response(200, json=CODES), pending, slow, pending, httpx2.Response(200, json=PAIRED))
+    script = Script(
+        identity, httpx2.Response(200, json=CODES), pending, slow, pending, httpx2.Response(200, json=PAIRED)
+    )
     result = await script.run()
     assert (result.access_token, result.owner) == ("n" * 32, "acct_1")
     assert script.slept == [5, 5, 10, 10]

@@ -137,8 +137,9 @@ async def test_disabling_ends_sessions_keys_and_nodes(stores):
 
 
 async def test_no_key_and_no_session_for_a_disabled_account(stores):
-    """Nor for one that does not exist, nor a key for one that is no developer's: by the store itself, so that none slips
-    in while the account is changed."""
+    """Nor for one that does not exist, nor a key for one that is no developer's. The store itself refuses, so that none
+    slips in while the account is changed.
+    """
     alice, owner = await an_account(stores), await an_account(stores, "o@example.com", ("owner",))
     await stores.identity.change_account(alice.id, lambda a: advance(a, AccountEvent.DISABLE, BY, NOW), NOW)
     for account, error in ((alice.id, Forbidden), (owner.id, Forbidden), ("acct_none", NotFound)):
