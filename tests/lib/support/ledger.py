@@ -14,7 +14,7 @@ from cloud.api.ledger.settlement import NodeShare, NodeWork, Settlement
 from shared.ids import AccountId, GatewayId, ModelName, NodeId
 
 NOW = 1_796_000_000
-"""2026-11-30, 06:13 UTC."""
+"""2026-11-30, 00:53 UTC."""
 DAY_S = 86400
 ALICE, BOB, OWNER = AccountId("acct_alice"), AccountId("acct_bob"), AccountId("acct_owner")
 

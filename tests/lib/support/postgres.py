@@ -119,7 +119,7 @@ def running(*, durable: bool = False) -> Iterator[Postgres]:
         yield Postgres(port)
     finally:
         if server is not None:
-            server.send_signal(signal.SIGINT)  # which PostgreSQL calls a fast shutdown
+            server.send_signal(signal.SIGQUIT)  # at once: nothing of it is kept
             server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
 
