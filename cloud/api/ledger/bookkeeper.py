@@ -215,7 +215,9 @@ class Bookkeeper:
                     break
 
     async def start(self) -> None:
-        """Take over what an earlier process has left, and begin to write."""
+        """Take over what an earlier process has left, and begin to write. Raises `ConfigError`."""
+        if self._spool is not None:
+            self._spool.open()
         self.take_over()
         self._tasks = [asyncio.create_task(work()) for work in (self.run, self._sync, self._refresh)]
 
@@ -232,6 +234,13 @@ class Bookkeeper:
                 if not await self._write():
                     await asyncio.sleep(RETRY_S)
 
+    async def flush(self) -> bool:
+        """Write what waits, now; whether the books took all of it."""
+        while self._orders or self._items or self._releases:
+            if not await self._write():
+                return False
+        return True
+
     async def close(self) -> None:
         """Write what is left. What cannot be written stays in the spool, or is logged, without anything private."""
         tasks, self._tasks = self._tasks, []
@@ -239,8 +248,8 @@ class Bookkeeper:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(LAST_TRIES):
-            while (self._items or self._releases) and await self._write():
-                pass
+            if await self.flush():
+                break
         if self._items:
             lost = [item for item in self._items if not item.spooled]
             log.error("settlements could not be posted", spooled=len(self._items) - len(lost), lost=len(lost))
@@ -262,6 +271,9 @@ class Bookkeeper:
             )
             try:
                 written = await self._books.write(batch)
+            except asyncio.CancelledError:
+                self._put_back(orders, releases)
+                raise
             except Exception as error:  # whatever it is, nothing is lost, and it is tried again
                 foreseen = isinstance(error, NexusError)
                 waiting = len(self._items)

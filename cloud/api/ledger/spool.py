@@ -1,9 +1,9 @@
 """Settlements on their way to the books: an append-only file that survives the process, and the machine.
 
 A record is the length and CRC-32 of its content (4 bytes each, big-endian), then a settlement in MessagePack. `append`
-hands it to the operating system at once, so that a killed process loses nothing; `sync` puts it on the disk. Each process
-has files of its own, which it keeps locked; what a dead one has left is taken over by the next that looks. A record may
-be read again after it was posted: the books take it once.
+hands it to the operating system at once, so that a killed process loses nothing; `sync` puts it on the disk. Each
+process has files of its own, which it keeps locked; what a dead one has left is taken over by the next that looks. A
+record may be read again after it was posted: the books take it once.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from cloud.api.ledger.settlement import Settlement
+from shared.errors import ConfigError
 
 SEGMENT_BYTES: Final = 1 << 20
 """A file that has become so long is followed by a new one, and goes when all of it is posted."""
@@ -55,6 +56,16 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._segments: deque[_Segment] = deque()
+
+    def open(self) -> None:
+        """Begin a file, so that others see that this process lives. Raises `ConfigError`."""
+        try:
+            self._current()
+        except OSError as error:
+            text = (
+                f"Settlements cannot be kept in {self._folder}: {error.strerror}. Set `ledger.spool` to another folder."
+            )
+            raise ConfigError(text) from None
 
     def append(self, settlement: Settlement) -> None:
         """Raises `OSError` when it cannot be written; nothing is left of it then."""

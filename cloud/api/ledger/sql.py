@@ -27,7 +27,6 @@ from cloud.api.ledger.sql_audit import audit
 from cloud.api.store.database import Database, StoreFailed, Work
 from cloud.api.store.ledger_tables import BALANCES, EVENTS, MATURING, POSTINGS, RESERVATIONS
 from cloud.api.store.upsert import upsert
-from shared.errors import Unavailable
 from shared.ids import AccountId
 
 ATTEMPTS: Final = 5
@@ -177,16 +176,19 @@ class SqlBooks:
 
     async def _write(self, work: Work[T]) -> T:
         """Several gateways may get into each other's way: who loses begins again."""
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._database.write(work)
             except IntegrityError:
-                continue  # the same was told at the same time; the next attempt finds it
+                if attempt == ATTEMPTS:
+                    raise
+                # The same was told at the same time: the next attempt finds it.
             except StoreFailed as error:
                 cause = error.__cause__
-                if not isinstance(cause, DBAPIError) or getattr(cause.orig, "sqlstate", None) not in _LOST:
+                lost = isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in _LOST
+                if not lost or attempt == ATTEMPTS:
                     raise
-        raise Unavailable("The books are being written by others all the time. Try again shortly.")
+        raise AssertionError("the last attempt returns or raises")
 
     def _posting(self, held: Extract) -> Posting:
         return Posting(held, at=int(self._clock()), new_id=self._new_id, hold_days=self._hold_days)
