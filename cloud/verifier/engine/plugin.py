@@ -18,7 +18,7 @@ polling hides that."""
 
 
 def look_after_ms(waited_s: float) -> int:
-    """Longest sleep before the next look, at least 1 ms, for a reader that has waited `waited_s` since its last message."""
+    """Longest sleep before the next look, for a reader that has waited `waited_s` since its last message."""
     return 1 + int(waited_s * 1000 / LOOK_SHARE)
 
 
