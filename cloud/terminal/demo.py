@@ -25,7 +25,7 @@ from shared.errors import EngineError, ModelError, NexusError
 STILL_EVERY_S = 30.0
 """Without a terminal, how often the demo says that it still waits."""
 MOST_ANSWERS = 3
-"""How often the demo asks until a draft is accepted: on a busy machine the first answer may be over before one comes."""
+"""How often the demo asks until a draft is accepted: on a busy machine the first may come too late for an answer."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C before the answer, as shells have it."""
 
