@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import platform
 import signal
 import sys
@@ -29,7 +30,21 @@ from bench import report
 from bench.cells import NATIVE_CONCURRENCY, Cell, chosen, neighbours, whole_waves
 from bench.client import Timing, ask, decode_seconds, waves
 from bench.figures import Run
-from bench.systems import DRAFT_MODEL, FLAGS, NEED_GIB, NEXUS, NGRAM, STOCK, WORDS, System, gateway, health, running
+from bench.systems import (
+    CPUS_ENV,
+    DRAFT_MODEL,
+    FLAGS,
+    NEED_GIB,
+    NEXUS,
+    NGRAM,
+    STOCK,
+    WORDS,
+    System,
+    engine_cpus,
+    gateway,
+    health,
+    running,
+)
 from bench.tap import Tap, tapped
 from bench.traced_node import NodeCounts, degraded, node, offer
 from bench.traces import DATA, TARGET, Trace, load
@@ -58,6 +73,7 @@ class Bench:
         self.tokens = tokens
         self.results: dict[str, Any] = {"machine": machine(), "command": command(), "tokens": tokens}
         self.results["flags"] = " ".join(FLAGS)
+        self.results["engine_cpus"] = len(engine_cpus())
         self.runs: list[Run] = []
         self.results["runs"] = self.runs
         self.step_s = 0.0
@@ -133,7 +149,7 @@ async def measure(
     if tap is not None:
         tap.take()
     cpu, idle = system.cpu_seconds(), sum(other.cpu_seconds() for other in others)
-    began = time.perf_counter()
+    began, own = time.perf_counter(), time.process_time()
     groups = await waves(bench.client, system.endpoint, traces, bench.tokens, cell.concurrency)
     wall = time.perf_counter() - began
     timings = [each for group in groups for each in group]
@@ -149,6 +165,7 @@ async def measure(
         "latency_s": median(each.latency for each in timings),
         "first_token_s": median(each.first_token for each in timings),
         "cpu_ms": (system.cpu_seconds() - cpu) * 1000 / tokens,
+        "harness_ms": (time.process_time() - own) * 1000 / tokens,
         "idle_cpu_share": (sum(other.cpu_seconds() for other in others) - idle) / wall,
     }
     if tap is None:
@@ -456,7 +473,10 @@ def main() -> int:
     parser.add_argument("--no-native", action="store_true", help="leave vLLM's own speculation out")
     parser.add_argument("--traces", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=OUT, help="folder for results.json, report.md and plots")
+    parser.add_argument("--engine-cpus", type=int, help="CPUs that each engine may use; the rest is for all else")
     options = parser.parse_args()
+    if options.engine_cpus is not None:
+        os.environ[CPUS_ENV] = str(options.engine_cpus)
     options.native = NATIVE_CONCURRENCY
     if options.quick:
         options.repeat, options.native = 1, (4,)

@@ -4,7 +4,8 @@
     make bench PART=gateway ARGS="--no-model"     # only the flood, which needs no model
     make bench PART=gateway ARGS="--profile"      # and where the gateway's time goes (needs py-spy)
 
-Beside the bare server: one verifier with smollm2-135m, asked directly and through the gateway in turn. In the flood the
+Beside the bare server: one verifier with smollm2-135m, asked directly and through the gateway in turn, both without
+drafts: what prompt lookup gives or takes is the verifier's, and `make bench` measures it. In the flood the
 gateway has one core to itself; the engine, a process that writes ready-made bytes, and the client share the others.
 """
 
@@ -72,9 +73,16 @@ class Results:
 # --- beside the bare server ---
 
 
-async def _ask(http: httpx2.AsyncClient, url: str, key: str, prompt: str) -> tuple[float, int, str]:
+NO_DRAFTS = {"nexus": {"max_draft_tokens": 0}}
+"""Part of a request to the gateway; the bare server drafts for none that is not a gateway's."""
+
+
+async def _ask(
+    http: httpx2.AsyncClient, url: str, key: str, prompt: str, extra: dict[str, Any]
+) -> tuple[float, int, str]:
     """Seconds to the first text, tokens, and the text."""
     body = {
+        **extra,
         "model": MODEL,
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": TOKENS,
@@ -100,14 +108,14 @@ async def _ask(http: httpx2.AsyncClient, url: str, key: str, prompt: str) -> tup
     return first, tokens, text
 
 
-async def _wave(url: str, concurrency: int) -> dict[str, Any]:
+async def _wave(url: str, concurrency: int, extra: dict[str, Any]) -> dict[str, Any]:
     """All prompts, so many at once."""
     async with httpx2.AsyncClient(timeout=300, trust_env=False) as http:
         began = time.perf_counter()
         answers: list[tuple[float, int, str]] = []
         for at in range(0, len(PROMPTS), concurrency):
             batch = PROMPTS[at : at + concurrency]
-            answers += await asyncio.gather(*(_ask(http, url, KEY, prompt) for prompt in batch))
+            answers += await asyncio.gather(*(_ask(http, url, KEY, prompt, extra) for prompt in batch))
         seconds = time.perf_counter() - began
     tokens = sum(count for _, count, _ in answers)
     return {
@@ -126,13 +134,16 @@ def beside_the_bare_server(results: Results, rounds: int, folder: Path) -> None:
         gateway_before(f"{verifier}=ipc://{folder}/p-0", folder) as gateway,
     ):
         _until_ready(gateway.url)
+        sides: list[tuple[str, dict[str, Any], list[dict[str, float]]]] = [
+            (verifier, {}, results.bare),
+            (gateway.url, NO_DRAFTS, results.gateway),
+        ]
         for concurrency in (1, len(PROMPTS)):
-            for url in (verifier, gateway.url):
-                asyncio.run(_wave(url, concurrency))  # what comes first is slow
+            for url, extra, _ in sides:
+                asyncio.run(_wave(url, concurrency, extra))  # what comes first is slow
             for number in range(rounds):
-                pairs = [(verifier, results.bare), (gateway.url, results.gateway)]
-                for url, into in pairs if number % 2 else reversed(pairs):
-                    into.append(asyncio.run(_wave(url, concurrency)))
+                for url, extra, into in sides if number % 2 else reversed(sides):
+                    into.append(asyncio.run(_wave(url, concurrency, extra)))
                 print(f"  concurrency {concurrency}, round {number + 1} of {rounds}", flush=True)
 
 

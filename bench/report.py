@@ -87,7 +87,7 @@ def _facts(results: dict[str, Any]) -> str:
         f"- machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {machine['system']}",
         f"- software: Python {machine['python']}, {packages}",
         "- models: qwen2.5-coder-1.5b verifies, qwen2.5-coder-0.5b drafts (recorded)",
-        f"- all engines: `{results['flags']}`, both cores",
+        f"- all engines: `{results['flags']}`, {results.get('engine_cpus', 'all')} of the cores",
         f"- {repeats} repetitions of {results['tokens']} tokens a request, on {machine['date']}",
     ]
     if "step_ms" in results:
@@ -154,6 +154,7 @@ def _cells(runs: Sequence[Run]) -> str:
                 f"`{cell}`",
                 *(str(ratios(runs, name, NEXUS, STOCK, cell=cell) or "–") for name in ("tokens_s", "speed", "busy_ms")),
                 str(ratios(runs, "cpu_ms", NEXUS, STOCK, cell=cell) or "–"),
+                str(figure([run for run in some if "harness_ms" in run], "harness_ms") or "–"),
                 f"{worst:.2f}" if worst is not None else "–",
                 str(figure(some, "tokens_per_step") or "–"),
                 f"{accepted / drafted:.0%} of {drafted}" if drafted else "–",
@@ -166,6 +167,7 @@ def _cells(runs: Sequence[Run]) -> str:
         "speed, × stock",
         "busy, × stock",
         "CPU, × stock",
+        "CPU of client and nodes, ms/token",
         "worst latency, × stock",
         "tokens per step",
         "drafted tokens accepted",

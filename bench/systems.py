@@ -35,6 +35,7 @@ FLAGS = (
 )
 NEED_GIB = {STOCK: 10.0, NGRAM: 10.0, NEXUS: 10.5, DRAFT_MODEL: 13.5}
 """Memory of an engine, all its processes; Nexus with the gateway."""
+CPUS_ENV = "NEXUS_BENCH_CPUS"
 LARGE_BYTES = 4 << 20
 """Allocations from here on go back to the system when freed: loading leaves a gigabyte of holes otherwise."""
 MAX_DRAFT, AHEAD, CANDIDATES = 8, 32, 2
@@ -43,10 +44,19 @@ NATIVE_K = 4
 """Draft length of vLLM's own speculation, its documentation's usual choice."""
 
 
+def engine_cpus() -> list[int]:
+    """Those that an engine's threads are bound to: all, or the first so many as `NEXUS_BENCH_CPUS` says. By itself vLLM
+    keeps one free for its other processes, which leaves a machine with two one thread.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    return usable[: int(os.environ.get(CPUS_ENV) or len(usable))]
+
+
 def engine_environment() -> dict[str, str]:
     """The same for all engines: what `nexus verifier serve` sets for a CPU, stock vLLM is given as well."""
     env = {name: value for name, value in CPU_ENGINE.items() if name != "VLLM_CPU_KVCACHE_SPACE"}
     env |= {"TORCHDYNAMO_DISABLE": "1", "MALLOC_MMAP_THRESHOLD_": str(LARGE_BYTES)}
+    env["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, engine_cpus()))
     openmp = Path(sysconfig.get_path("data")) / "lib" / "libiomp5.so"
     if openmp.exists():
         env["LD_PRELOAD"] = ":".join(filter(None, [os.environ.get("LD_PRELOAD"), str(openmp)]))

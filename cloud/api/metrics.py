@@ -11,6 +11,10 @@ _TIME_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 BROKER_COUNTERS = {
     "drafted_tokens": ("nexus_drafted_tokens", "Draft tokens that verifiers checked."),
     "accepted_tokens": ("nexus_accepted_draft_tokens", "Draft tokens that verifiers accepted."),
+    "runner_up_tokens": (
+        "nexus_accepted_runner_up_tokens",
+        "Of these, the ones from other lines of guesses than a node's main one.",
+    ),
     "output_tokens": ("nexus_verified_tokens", "Output tokens of streams that verifiers reported."),
     "baseline_tokens": (
         "nexus_baseline_tokens",

@@ -24,6 +24,8 @@ from shared.errors import EngineError, ModelError, NexusError
 
 STILL_EVERY_S = 30.0
 """Without a terminal, how often the demo says that it still waits."""
+MOST_ANSWERS = 3
+"""How often the demo asks until a draft is accepted: on a busy machine the first may come too late for an answer."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C before the answer, as shells have it."""
 
@@ -120,6 +122,11 @@ class Demo:
         self._wait_until_ready()
         self._explain()
         problem = self._ask()
+        for _ in range(MOST_ANSWERS - 1):
+            if problem == NO_DRAFT:
+                self._painter.line("No draft came in time for this answer. Asking once more…", DIM)
+                self._painter.line()
+                problem = self._ask()
         if problem:
             self._painter.line(f"Something is wrong: {problem}", RED)
         if self._wishes.once:
@@ -234,13 +241,16 @@ class Demo:
             self._painter.raw("\r\x1b[K")
 
 
+NO_DRAFT = "no drafted token was accepted; the agent's log may say why."
+
+
 def _fault(text: str, figures: Figures | None) -> str:
     if not text.strip():
         return "the answer is empty."
     if figures is None:
         return "the gateway gave no figures."
     if not figures.accepted:
-        return "no drafted token was accepted; the agent's log may say why."
+        return NO_DRAFT
     return ""
 
 

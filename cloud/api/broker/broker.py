@@ -448,6 +448,7 @@ class Broker:
         stream.registration.committed(stream.stream, len(event.tokens), event.drafted, event.accepted)
         self.counts.drafted_tokens += event.drafted
         self.counts.accepted_tokens += event.accepted
+        self.counts.runner_up_tokens += event.accepted if candidate else 0
         self.counts.output_tokens += len(event.tokens)
         self.counts.verify_steps += 1
         self.counts.baseline_tokens += event.baseline

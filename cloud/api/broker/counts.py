@@ -26,6 +26,8 @@ class BrokerCounts:
     resyncs: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    runner_up_tokens: int = 0
+    """Of the accepted ones, those that came from another line of a node than its main one (`candidates`)."""
     output_tokens: int = 0
     verify_steps: int = 0
     baseline_tokens: int = 0

@@ -271,6 +271,9 @@ class Bookkeeper:
             )
             try:
                 written = await self._books.write(batch)
+            except asyncio.CancelledError:
+                self._put_back(orders, releases)
+                raise
             except Exception as error:  # whatever it is, nothing is lost, and it is tried again
                 foreseen = isinstance(error, NexusError)
                 waiting = len(self._items)

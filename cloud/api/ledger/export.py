@@ -60,8 +60,8 @@ async def beancount_lines(events: AsyncIterator[Event], balances: Mapping[Place,
             for place, amount in entry.postings.items():
                 yield f"  {beancount_name(place)}  {_amount(-amount)} USD\n"
     for place in sorted(opened):
-        # One of which nothing is kept fails here, as it should.
-        yield f"{_day(last + _DAY_S)} balance {beancount_name(place)}  {_amount(-balances.get(place, 0))} USD\n"
+        # Exactly so (`~ 0`): by itself Beancount would pass over a difference in the last place.
+        yield f"{_day(last + _DAY_S)} balance {beancount_name(place)}  {_amount(-balances.get(place, 0))} ~ 0 USD\n"
 
 
 def beancount_name(place: Place) -> str:
@@ -71,7 +71,6 @@ def beancount_name(place: Place) -> str:
 
 
 def _amount(nano: int) -> str:
-    """With all nine places: Beancount tells the tolerance of a check by them."""
     sign, size = "-" if nano < 0 else "", abs(nano)
     return f"{sign}{size // 10**9}.{size % 10**9:09d}"
 

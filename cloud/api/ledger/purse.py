@@ -1,10 +1,10 @@
-"""What one gateway knows of an account's prepaid money, and whether a request may go on before the books have said so."""
+"""What one gateway knows of an account's prepaid money, and whether a request may go ahead of the books."""
 
 from dataclasses import dataclass
 
 SHARE = 4
-"""A gateway lets requests go ahead of the books with at most this part (a quarter) of what the account is known to have:
-enough for all requests of a batch, and little enough for several gateways at once.
+"""A gateway lets requests go ahead of the books with at most this part (a quarter) of what the account is known to
+have: enough for all requests of a batch, and little enough for several gateways at once.
 """
 FRESH_S = 30.0
 """How old the knowledge may be for that."""

@@ -1,9 +1,9 @@
 """Settlements on their way to the books: an append-only file that survives the process, and the machine.
 
 A record is the length and CRC-32 of its content (4 bytes each, big-endian), then a settlement in MessagePack. `append`
-hands it to the operating system at once, so that a killed process loses nothing; `sync` puts it on the disk. Each process
-has files of its own, which it keeps locked; what a dead one has left is taken over by the next that looks. A record may
-be read again after it was posted: the books take it once.
+hands it to the operating system at once, so that a killed process loses nothing; `sync` puts it on the disk. Each
+process has files of its own, which it keeps locked; what a dead one has left is taken over by the next that looks. A
+record may be read again after it was posted: the books take it once.
 """
 
 import contextlib

@@ -112,6 +112,7 @@ def _form(body: bytes, *needed: str) -> dict[str, str]:
 
 def _signature(text: str) -> bytes:
     try:
-        return base64.b64decode(text.encode(), altchars=b"-_", validate=True)
+        padded = text.encode() + b"=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise OAuthError("invalid_request", "`signature` is no base64url.") from None

@@ -1,4 +1,4 @@
-"""Prepaid money through the real gateway: asked for before the work, taken after it, never from the house's own keys."""
+"""Prepaid money through the real gateway: asked for before the work, taken after it, never from the house's keys."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ async def of(gateway):
 
 
 async def test_prepaid_money(gateway, alice):
-    """402 with what is there and what is needed; with enough money the answer costs what it used, to the nano-dollar."""
+    """402 with what is there and what is needed; with enough money the answer costs what it used, exactly."""
     with pytest.raises(openai.APIStatusError, match=r"account has \$0 left") as caught:
         await alice.chat.completions.create(**GOOD)
     assert caught.value.status_code == 402 and caught.value.body["code"] == "insufficient_quota"

@@ -144,11 +144,12 @@ def test_a_part_that_dies_later_ends_the_demo(
     assert marked() == []
 
 
-def test_an_answer_without_accepted_drafts_fails_once(start: Callable[[str], Run], marked: Marked) -> None:
-    """The figures are printed all the same."""
+def test_answers_without_accepted_drafts_fail_in_the_end(start: Callable[[str], Run], marked: Marked) -> None:
+    """It asks three times; the figures are printed all the same."""
     run = start("undrafted")
     assert run.status() == 1
-    assert "  acceptance       no drafts\n" in run.text()
+    assert run.text().count("  acceptance       no drafts\n") == 3
+    assert run.text().count("Asking once more") == 2
     assert "Something is wrong: no drafted token was accepted" in run.text()
     assert marked() == []
 

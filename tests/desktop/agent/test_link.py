@@ -94,6 +94,8 @@ def test_a_refusal_is_said_with_what_to_do() -> None:
     assert refusal_in_words("unavailable", "Full.") == "Full."
     assert error_code_of(4004) == "tokenizer_mismatch"
     assert error_code_of(1006) is None
+    assert error_code_of(4006) == "node_unpaired" and error_code_of(4007) == "node_revoked"
+    assert refusal_in_words("node_unpaired", "Run `nexus agent pair`.") == "Run `nexus agent pair`."
 
 
 @pytest.mark.parametrize("state", list(S))

@@ -1,19 +1,20 @@
 """What tests of money have in common: a clock, and settlements with few fields."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import ApiKey, KeyId, Terms
 from cloud.api.accounts.money import Nano, Pico
 from cloud.api.ledger.audit import Audit
-from cloud.api.ledger.places import Place
 from cloud.api.ledger.reservations import Reservation
 from cloud.api.ledger.settlement import NodeShare, NodeWork, Settlement
 from shared.ids import AccountId, GatewayId, ModelName, NodeId
 
 NOW = 1_796_000_000
-"""2026-11-30, 06:13 UTC."""
+"""2026-11-30, 00:53 UTC."""
 DAY_S = 86400
 ALICE, BOB, OWNER = AccountId("acct_alice"), AccountId("acct_bob"), AccountId("acct_owner")
 
@@ -94,6 +95,6 @@ def check(audit: Audit) -> None:
     assert audit.problems() == []
 
 
-def amounts(balances: "dict[Place, Nano]") -> dict[str, int]:
+def amounts(balances: Mapping[Any, int]) -> dict[str, int]:
     """Without what is zero."""
     return {str(place): int(amount) for place, amount in balances.items() if amount}

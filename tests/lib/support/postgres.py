@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from support.servers import free_port
@@ -86,14 +87,20 @@ def running(*, durable: bool = False) -> Iterator[Postgres]:
     folder = Path(tempfile.mkdtemp(prefix="nexus-pg-"))
     port = free_port()
     other = user != getpass.getuser()
-    as_user = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if other else {}
+    as_user: dict[str, Any] = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if other else {}
     options = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": str(folder)}
     options |= {"max_connections": "60", "shared_buffers": "32MB"} | ({} if durable else FAST)
     server = None
     try:
         if as_user:
             shutil.chown(folder, user)
-        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": folder, "text": True, **as_user}
+        quiet: dict[str, Any] = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "cwd": folder,
+            "text": True,
+            **as_user,
+        }
         initdb = [str(place / "initdb"), "-D", str(folder / "data"), "-U", "nexus", "-A", "trust", "-E", "UTF8"]
         made = subprocess.run([*initdb, "--no-locale", "--no-sync"], **quiet)
         assert made.returncode == 0, made.stdout
@@ -112,7 +119,7 @@ def running(*, durable: bool = False) -> Iterator[Postgres]:
         yield Postgres(port)
     finally:
         if server is not None:
-            server.send_signal(signal.SIGINT)  # which PostgreSQL calls a fast shutdown
+            server.send_signal(signal.SIGQUIT)  # at once: nothing of it is kept
             server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -23,6 +23,7 @@ def _alone(monkeypatch, tmp_path):
     """No settings of this machine."""
     monkeypatch.setenv("NEXUS_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("NEXUS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("NEXUS_RUNTIME_DIR", str(tmp_path / "run"))
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def test_restore_refuses(nexus, database, tmp_path):
     spool.close()
 
 
-def test_a_servers_database_has_programs_of_its_own(nexus, tmp_path):
+def test_a_servers_database_has_programs_of_its_own(nexus, tmp_path, monkeypatch):
     """They are named."""
     address = "postgresql+psycopg://nexus@localhost/nexus"
     with pytest.raises(ConfigError, match="pg_dump"):
@@ -193,7 +194,8 @@ def test_a_servers_database_has_programs_of_its_own(nexus, tmp_path):
     (tmp_path / "x").write_text("")
     with pytest.raises(ConfigError, match="pg_restore"):
         nexus("restore", str(tmp_path / "x"), at=address)
-    with pytest.raises(ConfigError, match="memory"):
+    monkeypatch.setenv("NEXUS_GATEWAY_API_KEYS", "secret-key-42")
+    with pytest.raises(ConfigError, match="keep nothing on disk"):
         nexus("balance", at=":memory:")
 
 

@@ -78,7 +78,7 @@ async def test_csv_holds_every_posting(full):
         assert Decimal(row["dollars"]).scaleb(9) == int(row["nano_dollars"])
     assert amounts(sums) == amounts(await full.balances())
     assert {row["reason"] for row in rows} == {"", 'no "such" account; ü\n', "a, b", "r"}
-    assert rows[0]["key"] == "top_up:one" and rows[0]["at"] == "2026-11-30T06:13:20Z" and rows[-1]["actor"] == "op"
+    assert rows[0]["key"] == "top_up:one" and rows[0]["at"] == "2026-11-30T00:53:20Z" and rows[-1]["actor"] == "op"
 
 
 async def test_no_events_no_lines(books):

@@ -11,7 +11,7 @@ from cloud.api.store.schema import METADATA
 API = Path(__file__).parents[4] / "cloud" / "api"
 PLACES = ("accounts/*.py", "ledger/*.py", "payouts/**/*.py", "market/bound.py", "market/pricebook.py")
 MONEY_FILES = sorted(path for place in PLACES for path in API.glob(place))
-TIMES = {"clock", "monotonic", "now", "as_of", "used_at", "at"}
+TIMES = {"clock", "monotonic", "now", "as_of", "used_at", "at", "since"}
 """Names of moments and of clocks. A length of time ends in `_s` or `_S`."""
 MEASURED = {"joules"}
 """What nodes report, shown and never paid by."""
