@@ -64,12 +64,14 @@ class PriceBook:
     prices: tuple[PriceVersion, ...] = ()
     rates: tuple[RatesVersion, ...] = ()
     _by_model: dict[str, tuple[PriceVersion, ...]] = field(init=False, compare=False, repr=False, hash=False)
+    _in_time: tuple[RatesVersion, ...] = field(init=False, compare=False, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         by_model: dict[str, list[PriceVersion]] = {}
         for version in sorted(self.prices, key=lambda v: v.since):
             by_model.setdefault(version.model, []).append(version)
         object.__setattr__(self, "_by_model", {model: tuple(found) for model, found in by_model.items()})
+        object.__setattr__(self, "_in_time", tuple(sorted(self.rates, key=lambda v: v.since)))
 
     def price(self, model: str, at: float) -> PriceVersion:
         """A model without a price is free."""
@@ -78,7 +80,7 @@ class PriceBook:
 
     def rate(self, at: float) -> RatesVersion:
         """The defaults of `Rates` where nobody has set any."""
-        found = [version for version in sorted(self.rates, key=lambda v: v.since) if version.since <= at]
+        found = [version for version in self._in_time if version.since <= at]
         return found[-1] if found else RatesVersion("default", 0, Rates())
 
     def models(self) -> tuple[str, ...]:

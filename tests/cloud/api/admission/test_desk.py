@@ -14,6 +14,7 @@ from cloud.api.admission.desk import Desk
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.settings import GateSettings
 from cloud.api.admission.ticket import TEMPLATE_TOKENS, Ask
+from cloud.api.admission.ticket import Terms as Terms_
 from shared.errors import InsufficientQuota, RateLimited, Unavailable
 
 PRICE = Price(pico("0.000001"), pico("0.0000005"), pico("0.000002"))
@@ -52,6 +53,31 @@ def ledger():
 def desk(ledger, settled):
     gate = Gate(GateSettings(max_streams=2, deadline_s=0.01), clock=lambda: 0)
     return Desk(ledger, gate, {"tiny": PRICE}, clock=lambda: 0, monotonic=lambda: 0, on_settled=settled.append)
+
+
+async def test_a_settlement_names_its_versions_and_its_nodes_shares(ledger):
+    """Those of when the request was let in; a second settlement changes neither charge nor shares."""
+    asked = []
+
+    def shares(price, charge, claims):
+        asked.append((price, charge.cost, claims))
+        return ("share",) * len(claims)
+
+    desk = Desk(
+        ledger,
+        Gate(GateSettings(), clock=lambda: 0),
+        {"tiny": PRICE},
+        clock=lambda: 0,
+        monotonic=lambda: 0,
+        terms=lambda model: Terms_(f"price-of-{model}", "rates-1", shares),
+    )
+    ticket = await desk.admit(key(), ask())
+    ticket.settle(Used(8, 2, 5), "answered", ["claim"])
+    first = ticket.settlement
+    ticket.settle(Used(8, 2, 500), "answered", ["claim", "another", "forged"])
+    assert ticket.settlement is first and len(asked) == 1
+    assert (first.price_version, first.rates_version, first.shares) == ("price-of-tiny", "rates-1", ("share",))
+    assert asked == [(PRICE, first.charge.cost, ["claim"])] and first.target == "tiny"
 
 
 async def test_settled_once(desk, ledger, settled):
