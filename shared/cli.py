@@ -19,6 +19,7 @@ _HELP = {
     "models": "Fetch and look after models.",
     "gateway": "Serve the OpenAI-compatible API and hand drafts to the verifier.",
     "keys": "Make, list and revoke API keys.",
+    "ledger": "Look at the books, check them, copy them, and put money in.",
     "verifier": "Serve the target model on vLLM and check drafts.",
     "agent": "Share this machine's idle compute by drafting.",
     "demo": "Show the whole system at work on this machine.",

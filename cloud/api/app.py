@@ -20,6 +20,13 @@ from cloud.api.coordinator import Coordinator
 from cloud.api.idempotency.memory import MemoryAnswers
 from cloud.api.idempotency.replays import Replays
 from cloud.api.idempotency.sql import SqlAnswers
+from cloud.api.ledger.bookkeeper import Bookkeeper
+from cloud.api.ledger.memory import MemoryBooks
+from cloud.api.ledger.ports import Books
+from cloud.api.ledger.settings import spool_folder
+from cloud.api.ledger.spool import Spool
+from cloud.api.ledger.sql import SqlBooks
+from cloud.api.ledger.upkeep import Upkeep
 from cloud.api.market.keeper import BookPrices, MarketKeeper
 from cloud.api.market.memory import MemoryMarket
 from cloud.api.market.sql import SqlMarket
@@ -76,15 +83,28 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     pool = VerifierPool(clients, probe_timeout_s=limits.probe_timeout_s)
 
     database = None if settings.database == MEMORY else Database(settings.database)
-    accounts = Accounts(SqlAccounts(database) if database else MemoryAccounts(), settings.all_api_keys())
+    store = SqlAccounts(database) if database else MemoryAccounts()
+    accounts = Accounts(store, settings.all_api_keys())
+    ledger = settings.ledger
+    books: Books
+    spool = None
+    if isinstance(store, MemoryAccounts):
+        books = MemoryBooks(store, hold_days=ledger.hold_days)
+    else:
+        books = SqlBooks(store.database, hold_days=ledger.hold_days)
+        spool = Spool(spool_folder(settings.database, ledger.spool))
+    bookkeeper = Bookkeeper(
+        books, accounts.budgets, gateway=coordinator.gateway_id, spool=spool, lease_s=ledger.lease_s
+    )
+    upkeep = Upkeep(books, bookkeeper, lease_s=ledger.lease_s)
 
     gate = Gate(settings.admission.to_gate())
     keeper = MarketKeeper(
-        SqlMarket(database) if database else MemoryMarket(), settings.to_prices(), settings.market.to_rates()
+        SqlMarket(database) if database else MemoryMarket(), settings.to_prices(), settings.market.to_rates(ledger.hold_days)
     )
     trading = Trading(keeper, metrics, place, time.time)
     desk = Desk(
-        accounts.ledger,
+        bookkeeper,
         gate,
         BookPrices(keeper),
         on_settled=lambda charge: metrics.cost.inc(charge.cost),
@@ -93,7 +113,7 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
     metrics.running.set_function(lambda: gate.requests)
-    metrics.unrecorded.set_function(lambda: accounts.ledger.waiting)
+    metrics.unrecorded.set_function(lambda: bookkeeper.waiting)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -107,6 +127,10 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
             await accounts.start()
             stack.push_async_callback(keeper.stop)
             await keeper.start()
+            stack.push_async_callback(bookkeeper.close)
+            await bookkeeper.start()
+            stack.push_async_callback(upkeep.stop)
+            upkeep.start()
             stack.push_async_callback(replays.stop)
             await replays.start()
             stack.push_async_callback(coordinator.stop)
@@ -116,6 +140,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.backend = Backend(pool, coordinator, metrics, limits)
     app.state.accounts = accounts
+    app.state.books = books
+    app.state.bookkeeper = bookkeeper
     app.state.desk = desk
     app.state.market = keeper
     app.state.replays = replays

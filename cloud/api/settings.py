@@ -14,6 +14,7 @@ from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
+from cloud.api.ledger.settings import LedgerSettings
 from cloud.api.market.pricebook import Rates
 from cloud.api.market.profile import read_profile
 from cloud.api.market.settings import MarketSettings
@@ -30,6 +31,7 @@ NO_KEY = (
 KEY_FORM = "each key must be at least 8 printable ASCII characters without spaces"
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
+_LEDGER = LedgerSettings()
 _MARKET = MarketSettings()
 _RATES = Rates()
 _REPLAYS = ReplaySettings()
@@ -181,9 +183,11 @@ class MarketOptions(_Section):
             read_profile(value)
         return value
 
-    def to_rates(self) -> Rates:
+    def to_rates(self, hold_days: int) -> Rates:
+        """`hold_days` is the ledger's."""
         return Rates(
             share=self.payout_share,
+            hold_days=hold_days,
             verifier=Pico(parse_dollars(self.verifier_dollars_per_hour, PICO_PLACES) // 3600),
             tariff=Nano(nano(self.tariff_dollars_per_kwh)),
             millijoules=self.millijoules_per_token,
@@ -202,6 +206,17 @@ class MarketOptions(_Section):
         )
         profile = read_profile(self.step_cost) if self.step_cost is not None else None
         return Market(settings, profile=profile, rng=random.Random())
+
+
+class LedgerOptions(_Section):
+    """Holds and deadlines of money."""
+
+    hold_days: Annotated[int, Field(ge=0, le=365)] = _LEDGER.hold_days
+    lease_s: Annotated[int, Field(ge=5, le=86400)] = _LEDGER.lease_s
+    spool: Path | None = None
+
+    def to_ledger(self) -> LedgerSettings:
+        return LedgerSettings(hold_days=self.hold_days, lease_s=self.lease_s)
 
 
 class LogSettings(_Section):
@@ -234,6 +249,7 @@ class GatewaySettings(BaseSettings):
     replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
     market: MarketOptions = MarketOptions()
+    ledger: LedgerOptions = LedgerOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")

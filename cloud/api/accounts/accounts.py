@@ -1,4 +1,4 @@
-"""Everything about accounts in one place: keys, budgets and charges over one store."""
+"""Everything about accounts in one place: keys, budgets and charges over one store. Whoever charges is the ledger."""
 
 import asyncio
 import contextlib
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from cloud.api.accounts.budgets import Budgets
 from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import ApiKey, KeyId, NewKey, Terms, new_key
-from cloud.api.accounts.ledger import Ledger
 from cloud.api.accounts.money import Nano
 from cloud.api.accounts.ports import AccountStore
 from cloud.api.accounts.ring import KeyRing
@@ -32,23 +32,21 @@ class Accounts:
         self._store = store
         self._clock = clock
         self.ring = KeyRing(store, secrets, clock=clock)
-        self.ledger = Ledger(store, clock=clock)
-        self._tasks: list[asyncio.Task[None]] = []
+        self.budgets = Budgets(store, clock=clock)
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read keys and spending, then keep up with both. Raises `Unavailable`."""
+        """Read keys and spending, then keep up with keys. Raises `Unavailable`."""
         await self.ring.refresh()
-        await self.ledger.start()
-        self._tasks = [asyncio.create_task(self.ring.run()), asyncio.create_task(self.ledger.run())]
+        await self.budgets.start()
+        self._task = asyncio.create_task(self.ring.run())
 
     async def stop(self) -> None:
-        """Writes the last charges. May be called twice."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
+        """May be called twice."""
+        task, self._task = self._task, None
+        if task is not None:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks:
-            await self.ledger.close()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def create(self, terms: Terms) -> NewKey:
         """A new key, known to this gateway at once and to others within a second."""
@@ -70,7 +68,7 @@ class Accounts:
     async def statements(self) -> list[Statement]:
         """Every key with what it has cost this month."""
         await self.ring.refresh()
-        return [Statement(key, self.ledger.spent(key.id)) for key in self.ring.known()]
+        return [Statement(key, self.budgets.spent(key.id)) for key in self.ring.known()]
 
     async def charges(self, key: KeyId, limit: int) -> Sequence[Charge]:
         """The latest charges of a key that the store has been told, newest first."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NewType, get_args
 
 from cloud.api.accounts.money import Nano
+from shared.ids import AccountId
 
 KeyId = NewType("KeyId", str)
 """The public name of a key; it opens nothing."""
@@ -50,6 +51,8 @@ class ApiKey:
     revoked_at: int | None = None
     in_settings: bool = False
     """Given in the gateway's settings: without limits, and not to be revoked through the API."""
+    account: AccountId | None = None
+    """Whose it is, and who pays for what it does; none = the deployment's own."""
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.terms.scopes

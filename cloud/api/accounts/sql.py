@@ -26,6 +26,10 @@ class SqlAccounts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        return self._database
+
     async def add(self, new: NewKey) -> None:
         async def work(connection: AsyncConnection) -> None:
             await connection.execute(insert(API_KEYS).values(**_values(new), revision=await _next(connection)))
@@ -55,21 +59,7 @@ class SqlAccounts:
         return await self._database.read(work)
 
     async def record(self, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
-        async def work(connection: AsyncConnection) -> Mapping[tuple[KeyId, str], Nano]:
-            told = {charge.request_id: charge for charge in charges}
-            known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
-            for request_id in known.scalars():
-                del told[request_id]
-            if told:
-                await connection.execute(insert(USAGE), [_row(charge) for charge in told.values()])
-            by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
-            for charge in told.values():
-                by_month[charge.key_id, charge.month].append(charge)
-            for (key, month), new in by_month.items():
-                await _sum_up(connection, key, month, new)
-            return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
-
-        return await self._database.write(work)
+        return await self._database.write(lambda connection: write_charges(connection, charges))
 
     async def spending(self, month: str) -> Mapping[KeyId, Nano]:
         async def work(connection: AsyncConnection) -> Mapping[KeyId, Nano]:
@@ -85,6 +75,22 @@ class SqlAccounts:
             return [Charge(**row._mapping) for row in rows]
 
         return await self._database.read(work)
+
+
+async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
+    """As `AccountStore.record`, as a part of a transaction that does more."""
+    told = {charge.request_id: charge for charge in charges}
+    known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
+    for request_id in known.scalars():
+        del told[request_id]
+    if told:
+        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
+    by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
+    for charge in told.values():
+        by_month[charge.key_id, charge.month].append(charge)
+    for key, month in sorted(by_month):
+        await _sum_up(connection, key, month, by_month[key, month])
+    return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
 
 
 async def _next(connection: AsyncConnection) -> int:

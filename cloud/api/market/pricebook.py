@@ -22,7 +22,7 @@ class Rates:
     share: int = 6_000
     """Basis points of a request's output cost that its nodes may get at most."""
     hold_days: int = 7
-    """How long an owner's money is pending, during which a charge may still be disputed."""
+    """How long an owner's money is pending: the ledger's setting, noted with the rates that it went with."""
     verifier: Pico = _UNKNOWN
     """Pico-dollars for one second of a verifier; 0 = not known, and `worth` falls back on the customer's price."""
     tariff: Nano = _TARIFF

@@ -39,7 +39,7 @@ async def revoke_key(request: Request, key: str) -> Response:
     """The revoked key. A second time changes nothing."""
     accounts: Accounts = request.app.state.accounts
     revoked = await accounts.revoke(KeyId(key))
-    return _json(key_object(Statement(revoked, accounts.ledger.spent(revoked.id)), time.time()))
+    return _json(key_object(Statement(revoked, accounts.budgets.spent(revoked.id)), time.time()))
 
 
 def _json(data: Json, status: int = 200) -> Response:

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-from cloud.api.store.metadata import METADATA
+from cloud.api.store.metadata import METADATA as METADATA
 
 COUNTERS: Final = Table(
     "counters",

@@ -65,7 +65,7 @@ async def charged(gateway, key, *expected):
     be: costs, or outcomes and costs.
     """
     await until(lambda: not gateway.app.state.desk.gate.requests)
-    await gateway.app.state.accounts.ledger.close()
+    await gateway.app.state.bookkeeper.flush()
     charges = await gateway.app.state.accounts.charges(KeyId(key), 99)
     found = [(c.outcome, c.cost) if isinstance(expected[0], tuple) else c.cost for c in charges]
     assert sorted(found) == sorted(expected)
