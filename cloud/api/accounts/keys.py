@@ -75,12 +75,17 @@ class NewKey:
         return digest(self.secret.encode())
 
 
-def new_key(terms: Terms, now: float) -> NewKey:
-    """`nx_` and 32 random bytes in base64url (RFC 4648, section 5, without padding)."""
-    secret = PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
+def new_key(terms: Terms, now: float, account: AccountId | None = None) -> NewKey:
+    """A key with a fresh secret."""
+    secret = new_secret(PREFIX)
     start = secret[: len(PREFIX) + _SHOWN]
-    key = ApiKey(id=KeyId(f"key_{secrets.token_hex(8)}"), start=start, terms=terms, created_at=int(now))
-    return NewKey(key, secret)
+    id_ = KeyId(f"key_{secrets.token_hex(8)}")
+    return NewKey(ApiKey(id=id_, start=start, terms=terms, created_at=int(now), account=account), secret)
+
+
+def new_secret(prefix: str) -> str:
+    """The prefix and 32 random bytes in base64url (RFC 4648, section 5, without padding)."""
+    return prefix + base64.urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
 
 
 def key_in_settings(secret: str) -> ApiKey:
