@@ -170,7 +170,7 @@ class Broker:
         taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
         for stream in taken:
             if self.market is not None:
-                self.market.reputation(node.node, self._model(stream)).left(kept=kept)
+                self.market.reputation(node.node, stream.model).left(kept=kept)
             tape = self._unassign(node.node, stream, now, out)
             if reason is not None:
                 self._tell_closed(node.node, stream, tape, reason, out)
@@ -235,7 +235,7 @@ class Broker:
         if stream.registration.shaped or not (agreed or missed):
             return
         if self.market is not None:
-            self.market.reputation(node.node, self._model(stream)).compared(agreed, missed=missed, baseline=baseline)
+            self.market.reputation(node.node, stream.model).compared(agreed, missed=missed, baseline=baseline)
         misses = stream.misses.get(node.node, 0)
         node.record.compared(agreed, missed=missed, counts=misses < self.settings.stream_misses, now=now)
         if missed:
@@ -248,7 +248,7 @@ class Broker:
                 "and update the software."
             )
             self._refuse(node.node, node.record, why, now, out)
-        elif self.market is not None and self.market.failed(node.node, self._model(stream)):
+        elif self.market is not None and self.market.failed(node.node, stream.model):
             why = (
                 "After a long trial this node's drafts are still no better than prompt lookup, which is free. Check "
                 "that its draft model is loaded whole, or choose a better one."
@@ -318,7 +318,7 @@ class Broker:
         node.responded(response_ms)
         self._changed.add(node.node)
         if self.market is not None:
-            self.market.reputation(node.node, self._model(stream)).responded(response_ms)
+            self.market.reputation(node.node, stream.model).responded(response_ms)
 
     def _sharing(self, node: NodeId, sharing: bool) -> None:
         if self.market is not None and (trader := self.market.traders.get(node)):
@@ -387,6 +387,7 @@ class Broker:
         stream = Stream(
             stream=event.stream,
             endpoint=event.endpoint,
+            model=verifier.model,
             registration=registration,
             tokens=list(event.tokens),
             prompt=event.prompt,
@@ -438,7 +439,7 @@ class Broker:
         for node_id, tape in list(stream.tapes.items()):
             agreed, missed = tape.agreement(event.tokens)
             if self.market is not None:
-                self.market.reputation(node_id, self._model(stream)).due(met=bool(agreed or missed))
+                self.market.reputation(node_id, stream.model).due(met=bool(agreed or missed))
             if event.drafted and node_id == source:
                 # An answer may end inside a draft: what was drafted behind its end is neither right nor wrong.
                 # A candidate is a long shot: that it misses says nothing against its node.
@@ -452,7 +453,7 @@ class Broker:
         self.counts.verify_steps += 1
         self.counts.baseline_tokens += event.baseline
         if self.market is not None and event.step_ms > 0:
-            self.market.floor(self._model(stream)).step(
+            self.market.floor(stream.model).step(
                 event.endpoint,
                 event.step,
                 round(event.step_ms * 1e6),
@@ -472,7 +473,7 @@ class Broker:
         self.counts.marginal_tokens += max(change, 0)
         if self.market is None:
             return
-        self.market.reputation(source, self._model(stream)).verified(event.drafted, event.accepted, change)
+        self.market.reputation(source, stream.model).verified(event.drafted, event.accepted, change)
         tally = self.market.tally(source)
         tally.drafted += event.drafted
         tally.accepted += event.accepted
@@ -501,7 +502,7 @@ class Broker:
         """Forget a stream: its nodes are told, its request keeps the figures."""
         for node_id in list(stream.tapes):
             if self.market is not None:
-                self.market.reputation(node_id, self._model(stream)).left(kept=True)
+                self.market.reputation(node_id, stream.model).left(kept=True)
             tape = self._unassign(node_id, stream, now, out if drop_tapes else [])
             self._tell_closed(node_id, stream, tape, reason, out)
         stream.registration.open.discard(stream.stream)
@@ -579,7 +580,7 @@ class Broker:
         work = stream.registration.work.setdefault(node, Work(node))
         if self.market is None:
             return False
-        model = self._model(stream)
+        model = stream.model
         proven = self.market.proven(node, model)
         tally = self.market.tally(node)
         tally.owner = work.owner = self.market.traders[node].owner
@@ -632,9 +633,6 @@ class Broker:
 
     # --- the market ----------------------------------------------------------------------------
 
-    def _model(self, stream: Stream) -> ModelName:
-        return self.verifiers[stream.endpoint].model
-
     def _loaded(self, event: ev.RecordsLoaded, now: float) -> None:
         if self.market is not None:
             self.market.restore(event.standings)
@@ -663,7 +661,7 @@ class Broker:
     def _sample_demand(self) -> None:
         if self.market is None:
             return
-        wanted = Counter(self._model(stream) for stream in self.streams.values() if stream.draftable)
+        wanted = Counter(stream.model for stream in self.streams.values() if stream.draftable)
         for model in {verifier.model for verifier in self.verifiers.values()}:
             self.market.floor(model).sample(wanted[model])
 

@@ -71,6 +71,8 @@ class Floor:
     """Of the latest minute that had any steps."""
     baseline: int = 0
     """Tokens of prompt lookup in the steps of `load`."""
+    expected: int = 1
+    """Streams at once in the minute that runs, by the one before."""
     demand_sum: int = 0
     demand_samples: int = 0
     streams: int = 0
@@ -106,8 +108,8 @@ class Floor:
 
     @property
     def demand(self) -> int:
-        """Streams at once, on average, rounded up; at least one, for the next that comes."""
-        return max(-(-self.demand_sum // self.demand_samples) if self.demand_samples else 0, self.streams, 1)
+        """Streams at once so far in this minute, on average, rounded up; at least one, for the next that comes."""
+        return max(-(-self.demand_sum // self.demand_samples) if self.demand_samples else 0, 1)
 
     def step_s(self) -> float:
         load = self.seen
@@ -121,6 +123,7 @@ class Floor:
     def next_minute(self) -> None:
         if self.load.steps:
             self.last = self.load
+        self.expected = max(self.demand, self.streams)
         self.load, self.baseline = NO_LOAD, 0
         self.demand_sum = self.demand_samples = 0
 
@@ -225,7 +228,7 @@ class Market:
         """This minute's price; made when it is first asked for, and then fixed."""
         floor = self.floor(model)
         if floor.spot is None:
-            floor.spot = clear(self._offers(floor), floor.demand, self.value(model))
+            floor.spot = clear(self._offers(floor), floor.expected, self.value(model))
             floor.version = f"spot-{self.at}-{self.name}" if self.name else f"spot-{self.at}"
         return floor.spot
 
@@ -241,7 +244,7 @@ class Market:
         rates = {trader.node: self.rate(trader.node, model, USUAL_K) for trader in traders}
         best = max(rates.values(), default=0.0)
         good = [trader for trader in traders if rates[trader.node] >= best * self.settings.good_share]
-        if sum(trader.streams for trader in good) >= floor.demand:
+        if sum(trader.streams for trader in good) >= floor.expected:
             traders = good
         offers = [Offer(trader.node, trader.owner, self.ask(trader.node), trader.streams) for trader in traders]
         return by_turns(offers, self._rng)
@@ -292,7 +295,7 @@ class Market:
                 value=floor.spot.value,
                 setter=floor.spot.setter,
                 nodes=len(self.traders),
-                demand=floor.demand,
+                demand=floor.expected,
                 rates_version=self.book.rate(self.at).version,
             )
             for floor in self.floors.values()

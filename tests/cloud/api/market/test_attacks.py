@@ -185,9 +185,7 @@ def test_easy_streams_cannot_be_chosen(traces: Any) -> None:
 
     place.join("n", picky, owner="acct_me", proven=True)
     honest.join("n", model, owner="acct_me", proven=True)
-    assert sum(place.play(t).earned("acct_me") for t in traces) < sum(
-        honest.play(t).earned("acct_me") for t in traces
-    )
+    assert sum(place.play(t).earned("acct_me") for t in traces) < sum(honest.play(t).earned("acct_me") for t in traces)
 
 
 # --- many identities -------------------------------------------------------------------------------
