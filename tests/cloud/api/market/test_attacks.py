@@ -1,4 +1,4 @@
-"""Attacks on the market, each with its profit at most zero, against the broker, the market and prompt lookup as they are.
+"""Attacks on the market, each with its profit at most zero, against the broker, market and prompt lookup that run.
 
 Profit is what the attacker's accounts receive as owners, less what they pay as customers, less the electricity of the
 tokens that they draft, compared with the best that they could do honestly with the same machines (docs/market.md).
@@ -246,7 +246,7 @@ def test_a_new_identity_is_worth_less_than_the_old_one(traces: Any) -> None:
         return total
 
     keeps = earned(10**9)
-    assert 0 < keeps and all(earned(every) < keeps for every in (2, 8, 24))
+    assert keeps > 0 and all(earned(every) < keeps for every in (2, 8, 24))
 
 
 # --- asks ------------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ def test_shares_together_never_pass_the_bound(make_charge: Callable[..., Charge]
 
 @pytest.mark.parametrize(("fields", "bound"), [({"cost": 0, "outcome": "failed"}, 0), ({"cost": 1_000}, 600)])
 def test_what_was_not_paid_pays_nobody(make_charge: Callable[..., Charge], fields: dict[str, Any], bound: int) -> None:
-    """A failed answer costs nothing; one that a lost attempt had paid costs the rest only. A free model pays nothing."""
+    """A failed answer costs nothing; one that a lost attempt had paid costs the rest only; a free model is free."""
     paid = shares([claim("a", 60, 10**6)], PRICE, Rates(), make_charge(**fields))
     assert sum(share.amount for share in paid) == bound
     assert shares([claim("a", 60, 10**6)], Price(), Rates(), make_charge(cost=0))[0].amount == 0
