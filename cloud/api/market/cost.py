@@ -13,7 +13,7 @@ BILLION = 1_000_000_000
 SIZES = tuple(2**power for power in range(15))
 """Tokens of a step that are told apart; what lies between is interpolated."""
 FASTER, SLOWER = 16, 64
-"""A measured step that was faster than known moves it by one part in so many, one that was slower by fewer: steps with a
+"""A measured step that was faster than known moves it by one part in so many, one that was slower by less: steps with a
 prompt in them take longer and can't be told from here, so the lower part of what is seen counts."""
 OUTLIER = 4
 """A step that took so many times longer than known counts as that: a prefill or another program was in it."""

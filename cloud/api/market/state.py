@@ -155,7 +155,7 @@ class Market:
         self._tallies: dict[NodeId, Tally] = {}
         self._asks: dict[NodeId, Pico] = {}
         self._rates: dict[tuple[NodeId, ModelName, int], float] = {}
-        """Asks and expected rates hold for a minute, as prices do: a broker with many nodes asks for them all the time."""
+        """Asks and expected rates hold for a minute, as prices do: a broker with many nodes asks for them often."""
 
     def reprice(self, book: PriceBook) -> None:
         """Prices or rates have new versions. Spot prices of the minute that runs stay."""
