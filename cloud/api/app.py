@@ -126,7 +126,9 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place:
 
     gate = Gate(settings.admission.to_gate())
     keeper = MarketKeeper(
-        SqlMarket(database) if database else MemoryMarket(), settings.to_prices(), settings.market.to_rates()
+        SqlMarket(database) if database else MemoryMarket(),
+        settings.to_prices(),
+        settings.market.to_rates(ledger.hold_days),
     )
     trading = Trading(keeper, metrics, place, time.time)
     desk = Desk(

@@ -217,9 +217,11 @@ class MarketOptions(_Section):
             read_profile(value)
         return value
 
-    def to_rates(self) -> Rates:
+    def to_rates(self, hold_days: int) -> Rates:
+        """`hold_days` is the ledger's."""
         return Rates(
             share=self.payout_share,
+            hold_days=hold_days,
             verifier=Pico(parse_dollars(self.verifier_dollars_per_hour, PICO_PLACES) // 3600),
             tariff=Nano(nano(self.tariff_dollars_per_kwh)),
             millijoules=self.millijoules_per_token,

@@ -19,8 +19,6 @@ OUTPUT_GUESS = 256
 LONGEST_CONTEXT = 1 << 20
 """Taken for models that do not tell theirs, tokens."""
 BYTES_PER_TOKEN = 4
-SETTINGS_VERSION = "settings"
-"""Version of prices that the settings give."""
 TEMPLATE_TOKENS = 256
 """Most that a chat template adds to a prompt beyond one token for each byte of the request."""
 

@@ -112,7 +112,7 @@ class Broker:
                 self._minute(at, now, out)
             case ev.BookChanged(book):
                 if self.market is not None:
-                    self.market.book = book
+                    self.market.reprice(book)
             case ev.RecordsLoaded():
                 self._loaded(event, now)
             case ev.SharesSettled(shares):
@@ -170,7 +170,7 @@ class Broker:
         taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
         for stream in taken:
             if self.market is not None:
-                self.market.reputation(node.node, self._model(stream)).left(kept=kept)
+                self.market.reputation(node.node, stream.model).left(kept=kept)
             tape = self._unassign(node.node, stream, now, out)
             if reason is not None:
                 self._tell_closed(node.node, stream, tape, reason, out)
@@ -235,7 +235,7 @@ class Broker:
         if stream.registration.shaped or not (agreed or missed):
             return
         if self.market is not None:
-            self.market.reputation(node.node, self._model(stream)).compared(agreed, missed=missed, baseline=baseline)
+            self.market.reputation(node.node, stream.model).compared(agreed, missed=missed, baseline=baseline)
         misses = stream.misses.get(node.node, 0)
         node.record.compared(agreed, missed=missed, counts=misses < self.settings.stream_misses, now=now)
         if missed:
@@ -248,7 +248,7 @@ class Broker:
                 "and update the software."
             )
             self._refuse(node.node, node.record, why, now, out)
-        elif self.market is not None and self.market.failed(node.node, self._model(stream)):
+        elif self.market is not None and self.market.failed(node.node, stream.model):
             why = (
                 "After a long trial this node's drafts are still no better than prompt lookup, which is free. Check "
                 "that its draft model is loaded whole, or choose a better one."
@@ -318,7 +318,7 @@ class Broker:
         node.responded(response_ms)
         self._changed.add(node.node)
         if self.market is not None:
-            self.market.reputation(node.node, self._model(stream)).responded(response_ms)
+            self.market.reputation(node.node, stream.model).responded(response_ms)
 
     def _sharing(self, node: NodeId, sharing: bool) -> None:
         if self.market is not None and (trader := self.market.traders.get(node)):
@@ -387,6 +387,7 @@ class Broker:
         stream = Stream(
             stream=event.stream,
             endpoint=event.endpoint,
+            model=verifier.model,
             registration=registration,
             tokens=list(event.tokens),
             prompt=event.prompt,
@@ -438,7 +439,7 @@ class Broker:
         for node_id, tape in list(stream.tapes.items()):
             agreed, missed = tape.agreement(event.tokens)
             if self.market is not None:
-                self.market.reputation(node_id, self._model(stream)).due(met=bool(agreed or missed))
+                self.market.reputation(node_id, stream.model).due(met=bool(agreed or missed))
             if event.drafted and node_id == source:
                 # An answer may end inside a draft: what was drafted behind its end is neither right nor wrong.
                 # A candidate is a long shot: that it misses says nothing against its node.
@@ -453,7 +454,7 @@ class Broker:
         self.counts.verify_steps += 1
         self.counts.baseline_tokens += event.baseline
         if self.market is not None and event.step_ms > 0:
-            self.market.floor(self._model(stream)).step(
+            self.market.floor(stream.model).step(
                 event.endpoint,
                 event.step,
                 round(event.step_ms * 1e6),
@@ -473,7 +474,7 @@ class Broker:
         self.counts.marginal_tokens += max(change, 0)
         if self.market is None:
             return
-        self.market.reputation(source, self._model(stream)).verified(event.drafted, event.accepted, change)
+        self.market.reputation(source, stream.model).verified(event.drafted, event.accepted, change)
         tally = self.market.tally(source)
         tally.drafted += event.drafted
         tally.accepted += event.accepted
@@ -502,7 +503,7 @@ class Broker:
         """Forget a stream: its nodes are told, its request keeps the figures."""
         for node_id in list(stream.tapes):
             if self.market is not None:
-                self.market.reputation(node_id, self._model(stream)).left(kept=True)
+                self.market.reputation(node_id, stream.model).left(kept=True)
             tape = self._unassign(node_id, stream, now, out if drop_tapes else [])
             self._tell_closed(node_id, stream, tape, reason, out)
         stream.registration.open.discard(stream.stream)
@@ -580,7 +581,7 @@ class Broker:
         work = stream.registration.work.setdefault(node, Work(node))
         if self.market is None:
             return False
-        model = self._model(stream)
+        model = stream.model
         proven = self.market.proven(node, model)
         tally = self.market.tally(node)
         tally.owner = work.owner = self.market.traders[node].owner
@@ -593,10 +594,14 @@ class Broker:
         """A slot is free: streams that no node drafts for may have it."""
         if not any(node.available for node in self.nodes.values()):
             return
+        nobody: set[str] = set()
+        """Endpoints for whose streams there is no node: what one is not given, no other is."""
         for stream in self.streams.values():
-            if not stream.tapes:
+            if not stream.tapes and stream.endpoint not in nobody:
                 self._assign(stream, 1, now, out)
                 self._policy(stream, out)
+                if stream.draftable and not stream.tapes and len(stream.tokens) <= self.settings.max_open_tokens:
+                    nobody.add(stream.endpoint)
 
     def _policy(self, stream: Stream, out: Commands) -> None:
         """Tell the verifier how long the stream may wait, when that changed: not at all while nobody drafts for it."""
@@ -607,10 +612,14 @@ class Broker:
             stream.wait_ms = wait_ms
             out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(stream)))
 
+    def _targets(self) -> dict[ModelName, str]:
+        """Fingerprint of each model that is served."""
+        return {verifier.model: verifier.fingerprint for verifier in self.verifiers.values()}
+
     def _demands(self, out: Commands) -> None:
         if not self._changed:
             return
-        targets = {verifier.model: verifier.fingerprint for verifier in self.verifiers.values()}
+        targets = self._targets()
         for node in [self.nodes[node_id] for node_id in sorted(self._changed & self.nodes.keys())]:
             if self.market is None:
                 reason = demand(node, targets.values())
@@ -625,9 +634,6 @@ class Broker:
 
     # --- the market ----------------------------------------------------------------------------
 
-    def _model(self, stream: Stream) -> ModelName:
-        return self.verifiers[stream.endpoint].model
-
     def _loaded(self, event: ev.RecordsLoaded, now: float) -> None:
         if self.market is not None:
             self.market.restore(event.standings)
@@ -637,10 +643,12 @@ class Broker:
     def _minute(self, at: int, now: float, out: Commands) -> None:
         if self.market is None:
             return
+        targets = self._targets()
         for node in self.nodes.values():
             tally = self.market.tally(node.node)
             tally.owner = self.market.traders[node.node].owner
             tally.streams = max(tally.streams, len(node.open))
+            tally.explain(*market_demand(node, targets, self.market))
         quarantines = tuple(
             Quarantine(node, int(at + record.refused_until - now), record.refusals, record.why)
             for node, record in self.records.refusals()
@@ -654,7 +662,7 @@ class Broker:
     def _sample_demand(self) -> None:
         if self.market is None:
             return
-        wanted = Counter(self._model(stream) for stream in self.streams.values() if stream.draftable)
+        wanted = Counter(stream.model for stream in self.streams.values() if stream.draftable)
         for model in {verifier.model for verifier in self.verifiers.values()}:
             self.market.floor(model).sample(wanted[model])
 

@@ -8,7 +8,7 @@ from cloud.api.broker.tape import Tape
 from cloud.api.broker.work import Work
 from cloud.api.ledger.settlement import NodeWork
 from cloud.api.market.bound import Claim
-from shared.ids import NodeId, StreamId
+from shared.ids import ModelName, NodeId, StreamId
 from shared.sampling import Sampling
 
 Origin = Literal["accepted", "corrected", "bonus", "plain"]
@@ -114,6 +114,7 @@ class Stream:
 
     stream: StreamId
     endpoint: str
+    model: ModelName
     registration: Registration
     tokens: list[int]
     """All committed tokens, prompt included."""

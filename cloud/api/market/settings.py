@@ -17,7 +17,7 @@ class MarketSettings:
     """Of all streams, those that a node on probation is tried with although a proven one is free."""
     prove_tokens: int = 200
     """Drafted tokens that are compared with the target's before a node can be proven."""
-    least_yield: int = 2_000
+    least_yield: int = 3_500
     """Marginal tokens among those compared that a node must give beyond doubt; it falls back below three quarters."""
 
     def __post_init__(self) -> None:

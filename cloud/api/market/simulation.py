@@ -1,4 +1,4 @@
-"""A day of the market in a second: made-up nodes and demand, and the real clearing, value, surplus and energy of a node.
+"""A day of the market in a second: made-up nodes and demand, and the real clearing, value, surplus and energy.
 
 Only what nodes and customers do is invented, from a seed. It answers what a change of rates, of the verifier's price or
 of the number of nodes does to the price and to owners' earnings, before anybody is paid by it.

@@ -71,6 +71,8 @@ class Floor:
     """Of the latest minute that had any steps."""
     baseline: int = 0
     """Tokens of prompt lookup in the steps of `load`."""
+    expected: int = 1
+    """Streams at once in the minute that runs, by the one before."""
     demand_sum: int = 0
     demand_samples: int = 0
     streams: int = 0
@@ -106,8 +108,8 @@ class Floor:
 
     @property
     def demand(self) -> int:
-        """Streams at once, on average, rounded up; at least one, for the next that comes."""
-        return max(-(-self.demand_sum // self.demand_samples) if self.demand_samples else 0, self.streams, 1)
+        """Streams at once so far in this minute, on average, rounded up; at least one, for the next that comes."""
+        return max(-(-self.demand_sum // self.demand_samples) if self.demand_samples else 0, 1)
 
     def step_s(self) -> float:
         load = self.seen
@@ -121,6 +123,7 @@ class Floor:
     def next_minute(self) -> None:
         if self.load.steps:
             self.last = self.load
+        self.expected = max(self.demand, self.streams)
         self.load, self.baseline = NO_LOAD, 0
         self.demand_sum = self.demand_samples = 0
 
@@ -150,11 +153,19 @@ class Market:
         self._reputations: dict[tuple[NodeId, ModelName], Reputation] = {}
         self._stored: dict[tuple[NodeId, ModelName], Standing] = {}
         self._tallies: dict[NodeId, Tally] = {}
+        self._asks: dict[NodeId, Pico] = {}
+        self._rates: dict[tuple[NodeId, ModelName, int], float] = {}
+        """Asks and expected rates hold for a minute, as prices do: a broker with many nodes asks for them often."""
+
+    def reprice(self, book: PriceBook) -> None:
+        """Prices or rates have new versions. Spot prices of the minute that runs stay."""
+        self.book = book
 
     # --- nodes ---------------------------------------------------------------------------------
 
     def joined(self, node: NodeId, owner: AccountId | None, streams: int, ask: Pico | None) -> None:
         self.traders[node] = Trader(node, owner, streams, ask)
+        self._asks.pop(node, None)
 
     def gone(self, node: NodeId) -> None:
         self.traders.pop(node, None)
@@ -191,10 +202,12 @@ class Market:
 
     def ask(self, node: NodeId) -> Pico:
         """What the node wants for a marginal token: what it said, else its energy at the assumed tariff."""
-        trader = self.traders[node]
-        if trader.ask is not None:
-            return trader.ask
-        return default_ask(self.book.rate(self.at).rates, trader.meter.millijoules_per_accepted)
+        if node not in self._asks:
+            trader = self.traders[node]
+            rates = self.book.rate(self.at).rates
+            energy = default_ask(rates, trader.meter.millijoules_per_accepted)
+            self._asks[node] = energy if trader.ask is None else trader.ask
+        return self._asks[node]
 
     # --- prices --------------------------------------------------------------------------------
 
@@ -215,7 +228,7 @@ class Market:
         """This minute's price; made when it is first asked for, and then fixed."""
         floor = self.floor(model)
         if floor.spot is None:
-            floor.spot = clear(self._offers(floor), floor.demand, self.value(model))
+            floor.spot = clear(self._offers(floor), floor.expected, self.value(model))
             floor.version = f"spot-{self.at}-{self.name}" if self.name else f"spot-{self.at}"
         return floor.spot
 
@@ -231,7 +244,7 @@ class Market:
         rates = {trader.node: self.rate(trader.node, model, USUAL_K) for trader in traders}
         best = max(rates.values(), default=0.0)
         good = [trader for trader in traders if rates[trader.node] >= best * self.settings.good_share]
-        if sum(trader.streams for trader in good) >= floor.demand:
+        if sum(trader.streams for trader in good) >= floor.expected:
             traders = good
         offers = [Offer(trader.node, trader.owner, self.ask(trader.node), trader.streams) for trader in traders]
         return by_turns(offers, self._rng)
@@ -246,10 +259,13 @@ class Market:
 
     def rate(self, node: NodeId, model: ModelName, k: int) -> float:
         """Marginal tokens a second that one stream may expect of the node."""
-        floor, reputation = self.floor(model), self.reputation(node, model)
-        response_s = (reputation.response_ms(0.5) or 0.0) / 1_000.0
-        rate = accepted_per_s(reputation.acceptance, k, floor.step_s(), response_s, floor.baseline_per_step())
-        return rate * reputation.reliability
+        place = node, model, k
+        if place not in self._rates:
+            floor, reputation = self.floor(model), self.reputation(node, model)
+            response_s = (reputation.response_ms(0.5) or 0.0) / 1_000.0
+            rate = accepted_per_s(reputation.acceptance, k, floor.step_s(), response_s, floor.baseline_per_step())
+            self._rates[place] = rate * reputation.reliability
+        return self._rates[place]
 
     def objection(self, node: NodeId, model: ModelName) -> DemandReason | None:
         """Why the node is given no paid stream of the model; none when it may be."""
@@ -279,7 +295,7 @@ class Market:
                 value=floor.spot.value,
                 setter=floor.spot.setter,
                 nodes=len(self.traders),
-                demand=floor.demand,
+                demand=floor.expected,
                 rates_version=self.book.rate(self.at).version,
             )
             for floor in self.floors.values()
@@ -297,6 +313,8 @@ class Market:
             floor.next_minute()
             floor.spot = None
         self._forget()
+        self._asks.clear()
+        self._rates.clear()
         report = MinuteReport(self.at, self.name, spots, minutes, standings)
         self._tallies = {}
         self.at = at

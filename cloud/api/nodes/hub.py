@@ -79,6 +79,7 @@ class NodeHub:
     def guard(self, register: Register) -> None:
         """From now on `register` says which nodes may be connected, and ends the connections of those that may not."""
         self._register = register
+        self._owner = register.owner
         register.on_revoked = self._turn_away
 
     def _turn_away(self, node: NodeId, error: NexusError) -> None:

@@ -186,10 +186,10 @@ def choose(candidates: list[Candidate], streams: dict[Any, int] | None = None, s
 
 
 def test_chance_decides_among_good_ones() -> None:
-    """Those near the best are all drawn; a poor one never, nor one without a surplus."""
+    """Those near the best are all drawn; a poor one never, nor one that asks more than a token is worth."""
     nodes = [candidate("a", 10, "acct_a"), candidate("b", 8, "acct_b"), candidate("c", 5, "acct_c")]
     assert {choose(nodes, seed=seed) for seed in range(50)} == {"a", "b"}
-    assert choose([candidate("x", 0.0), candidate("y", -1.0)]) is None
+    assert choose([candidate("y", -1.0)]) is None and choose([candidate("x", 0.0), candidate("y", -1.0)]) == "x"
 
 
 def test_an_owner_is_drawn_before_a_node() -> None:
@@ -236,7 +236,7 @@ def test_shares_together_never_pass_the_bound(make_charge: Callable[..., Charge]
 
 @pytest.mark.parametrize(("fields", "bound"), [({"cost": 0, "outcome": "failed"}, 0), ({"cost": 1_000}, 600)])
 def test_what_was_not_paid_pays_nobody(make_charge: Callable[..., Charge], fields: dict[str, Any], bound: int) -> None:
-    """A failed answer costs nothing; one that a lost attempt had paid costs the rest only. A free model pays nothing."""
+    """A failed answer costs nothing; one that a lost attempt had paid costs the rest only; a free model is free."""
     paid = shares([claim("a", 60, 10**6)], PRICE, Rates(), make_charge(**fields))
     assert sum(share.amount for share in paid) == bound
     assert shares([claim("a", 60, 10**6)], Price(), Rates(), make_charge(cost=0))[0].amount == 0
