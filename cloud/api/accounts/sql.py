@@ -12,6 +12,7 @@ from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import SCOPES, ApiKey, KeyId, NewKey, Privacy, Terms
 from cloud.api.accounts.money import Nano
 from cloud.api.accounts.ports import Changes
+from cloud.api.store.bulk import insert_all
 from cloud.api.store.database import Database
 from cloud.api.store.tables import API_KEYS, COUNTERS, SPENDING, USAGE
 
@@ -83,8 +84,7 @@ async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) 
     known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
     for request_id in known.scalars():
         del told[request_id]
-    if told:
-        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
+    await insert_all(connection, USAGE, [_row(told[request_id]) for request_id in sorted(told)])
     by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
     for charge in told.values():
         by_month[charge.key_id, charge.month].append(charge)
