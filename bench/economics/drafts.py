@@ -89,7 +89,12 @@ class Gains:
     """Accepted beyond what prompt lookup would have had accepted."""
 
     def at(self, distance: Floats, pace: Floats) -> tuple[Floats, Floats, Floats]:
-        """The three figures by [length, node], linear between the points of the table."""
+        """The three figures by [length, node], linear between the points of the table.
+
+        Args:
+            distance: round trip of each node in steps; by [length, node] where steps of other lengths take longer.
+            pace: the same of a draft token.
+        """
         row, right = _place(DISTANCES, distance)
         column, down = _place(PACES, pace)
         weights = (
@@ -98,9 +103,10 @@ class Gains:
             (right * (1 - down), row + 1, column),
             (right * down, row + 1, column + 1),
         )
+        length = np.arange(MOST + 1)[:, None]
 
         def between(table: Floats) -> Floats:
-            return np.asarray(sum(weight * table[:, r, c] for weight, r, c in weights), dtype=np.float64)
+            return np.asarray(sum(weight * table[length, r, c] for weight, r, c in weights), dtype=np.float64)
 
         return between(self.slots), between(self.accepted), between(self.marginal)
 

@@ -139,7 +139,7 @@ SOURCES = (
     Source(
         "Qwen2.5-0.5B on an A100",
         "311.55 tokens/s with vLLM, one stream",
-        "https://qwen.readthedocs.io/en/v2.5/benchmark/speed_benchmark.html",
+        "https://github.com/QwenLM/Qwen2.5/blob/main/docs/source/benchmark/speed_benchmark.rst",
     ),
     Source(
         "1B model on an RTX 3090, by rows of a step",
@@ -154,8 +154,9 @@ SOURCES = (
     Source(
         "RTX 3060, 4070, 4090, 5090: power",
         "170, 200, 450, 575 W",
-        "https://www.nvidia.com/en-us/geforce/graphics-cards/ (3060, 4090: https://cpu-gpu.alldbin.com; 5090: "
-        "https://pocketmags.com/linux-format-magazine/may-2025/articles/nvidia-geforce-rtx-5090)",
+        "https://cpu-gpu.alldbin.com/graphics-card-comparison/GeForce-RTX-4090-and-GeForce-RTX-3060-12-GB-GA104-"
+        "comparison.html, https://www.club386.com/complete-geforce-rtx-4070-specifications-reveal-a-frugal-599-gpu/, "
+        "https://pocketmags.com/linux-format-magazine/may-2025/articles/nvidia-geforce-rtx-5090",
     ),
     Source("the same: memory", "360, 504, 1,008, 1,792 GB/s", "as above"),
     Source(
@@ -173,12 +174,12 @@ SOURCES = (
         "electricity, US homes",
         "18.05 to 18.72 ¢/kWh; Louisiana 12.4, Massachusetts 31, New Jersey 22.5",
         "https://www.electricchoice.com/electricity-prices-by-state (EIA, January and February 2026), "
-        "https://www.eia.gov/electricity/monthly/epm_table_grapher.php?t=epmt_5_6_a",
+        "https://www.energypricestoday.com/data/sources/electricity-prices.json (EIA, April 2026)",
     ),
     Source(
         "electricity, EU homes",
         "€0.2872/kWh; Germany 0.3835",
-        "Eurostat nrg_pc_204, first half of 2025: https://ec.europa.eu/eurostat/statistics-explained/",
+        "Eurostat, first half of 2025: https://www.eubusiness.com/energy/germany-electricity-prices-highest-in-eu/",
     ),
     Source(
         "round trip to the nearest cloud region",

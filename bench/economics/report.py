@@ -337,7 +337,7 @@ def _predicted(rows: Sequence[Row]) -> str:
         ("minutes paid less than power", _percent(LOSING_SHARE), _percent(base.losing_share)),
         (f"saving with all nodes needed ({scarce.name})", _percent(SCARCE), _percent(scarce.saving)),
     ]
-    return "## Predicted, and what came\n\nPredictions were written before the first day was run.\n\n" + _table(
+    return "## Predicted, and what came\n\nExpected before the first day was run, from what a single verifier gains.\n\n" + _table(
         ("figure", "predicted", "came"), lines
     )
 

@@ -13,7 +13,7 @@ from bench.economics.verifier import Drafting, Steps, Verifier, colocated, own_l
 
 LOADS = (4, 8, 16, 32, 64, 96, 128)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
-SPEEDS = (30, 34, 38, 42, 46)
+SPEEDS = (30, 35, 40, 45)
 """Tokens per second of a stream that are wanted at least."""
 COARSE_MIN = 5
 BASE = Scenario(minutes=COARSE_MIN)

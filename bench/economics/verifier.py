@@ -157,13 +157,8 @@ def steps(verifier: Verifier, streams: float, drafting: Drafting, gains: Gains, 
     seconds = np.full(MOST + 1, plain.seconds)
     slots = accepted = marginal = np.zeros((MOST + 1, len(drafting.part)))
     for _ in range(settle):
-        lengths = np.empty((3, MOST + 1, len(drafting.part)))
-        # Lengths share a table of distances; their steps differ in duration, so each has its own place in it.
-        for length in range(1, MOST + 1):
-            found = gains.at(drafting.rtt_s / seconds[length], drafting.pace_s / seconds[length])
-            lengths[:, length] = [figure[length] for figure in found]
-        lengths[:, 0] = 0.0
-        slots, accepted, marginal = lengths
+        # Steps with longer drafts take longer, so that the same node is fewer of them away.
+        slots, accepted, marginal = gains.at(drafting.rtt_s / seconds[:, None], drafting.pace_s / seconds[:, None])
         seconds = np.asarray(verifier.step_s(streams, streams * (slots @ drafting.part)))
     rates = streams * (1 + accepted @ drafting.part) / seconds
     best = int(np.argmax(rates))
