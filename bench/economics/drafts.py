@@ -120,8 +120,7 @@ def _place(points: Floats, values: Floats) -> tuple[Ints, Floats]:
 def gains(of: Recorded) -> Gains:
     """The whole table, all cells side by side."""
     lengths, distances, paces = (
-        part.ravel()
-        for part in np.meshgrid(np.arange(MOST + 1, dtype=np.float64), DISTANCES, PACES, indexing="ij")
+        part.ravel() for part in np.meshgrid(np.arange(MOST + 1, dtype=np.float64), DISTANCES, PACES, indexing="ij")
     )
     end = len(of.run)
     run, lookup = np.append(of.run, 0), np.append(of.lookup, 0)

@@ -89,9 +89,7 @@ WIFI_MS, WIFI_SHARE = 4.0, 0.5
 FAR_MS, FAR_SHARE = 45.0, 0.25
 """More for a node in another region, half a continent away."""
 
-ONLINE = (
-    (0.45,) * 6 + (0.42, 0.40, 0.42) + (0.50,) * 8 + (0.40, 0.32, 0.28, 0.28, 0.30, 0.36, 0.42)
-)
+ONLINE = (0.45,) * 6 + (0.42, 0.40, 0.42) + (0.50,) * 8 + (0.40, 0.32, 0.28, 0.28, 0.30, 0.36, 0.42)
 """Part of the nodes that is on and free, by hour: least in the evening, when owners play."""
 SESSION_MIN = 150.0
 """Mean time from a node's coming to its owner's taking it back."""

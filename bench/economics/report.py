@@ -19,11 +19,12 @@ from bench.economics.predictions import (
     SCARCE,
     SPEED_SAVING,
 )
-from bench.economics.suite import GOAL, Row
+from bench.economics.suite import GOAL, Row, beside_with
 from bench.economics.verifier import Drafting, by_name, fitted, steps
 
 BEGIN, END = "<!-- economics: begin (make economics) -->", "<!-- economics: end -->"
 PROMPT_RATIOS = (0.25, 1.0, 5.0)
+DRAFT_STEPS_MS = (0.6, 1.2, 2.4, 3.6, 4.8)
 LONG = 10
 """Recorded answers that are strung together to one for the comparison with `bench.simulate`."""
 
@@ -41,12 +42,17 @@ class Check:
 def checks() -> list[Check]:
     """Answers are as long as ten recorded ones: at the end of a run of short ones, machines are half empty."""
     verifier, gains, pace_s = by_name("table"), tables()[1], 0.005
-    found = [*simulate.load(simulate.HERE / "data/traces.jsonl", 0.0), *simulate.load(simulate.HERE / "data/traces.jsonl", 0.8)]
+    found = [
+        *simulate.load(simulate.HERE / "data/traces.jsonl", 0.0),
+        *simulate.load(simulate.HERE / "data/traces.jsonl", 0.8),
+    ]
     answers = []
     for index, first in enumerate(found):
         parts = [found[(index * 7 + part * 5) % len(found)] for part in range(LONG)]
         tokens = [token for part in parts for token in part.tokens]
-        answers.append(simulate.Answer(tokens, [guess for part in parts for guess in part.guesses], (), (), first.temperature))
+        answers.append(
+            simulate.Answer(tokens, [guess for part in parts for guess in part.guesses], (), (), first.temperature)
+        )
     rows = []
     for streams in (8, 32, 64):
         plain = simulate.World(answers, streams, 3 * streams, verifier.table, None, k=0).run()
@@ -158,7 +164,9 @@ def _stops(rows: Sequence[Row]) -> str:
         best = max(rows, key=lambda row: row.saving)
         return f"nowhere; at best {_percent(best.saving)}, at {best.varied:g} streams"
     if len(held) == len(rows):
-        return f"held at every load up to {rows[-1].varied:g} streams (least {_percent(min(row.saving for row in rows))})"
+        return (
+            f"held at every load up to {rows[-1].varied:g} streams (least {_percent(min(row.saving for row in rows))})"
+        )
     return (
         f"held up to {held[-1].varied:g} streams ({_percent(held[-1].saving)}), "
         f"at {_last(rows):.0f} it stops; {_percent(rows[-1].saving)} at {rows[-1].varied:g}"
@@ -206,8 +214,19 @@ def _loads(rows: Sequence[Row]) -> str:
                     f"{row.speed_plain:.3g} → {row.speed:.3g}",
                 )
             )
-    parts += [_table(head, lines), "![cost by load](economics/cost.png)\n"]
+    parts += [_table(head, lines), "![cost by load](economics/cost.png)\n", _beside(rows)]
     return "\n".join(parts)
+
+
+def _beside(rows: Sequence[Row]) -> str:
+    lines = [
+        (f"{row.varied:g}", f"{row.nexus:.3f}", *(f"{beside_with(row.varied, ms / 1000):.3f}" for ms in DRAFT_STEPS_MS))
+        for row in _of(rows, "load table")
+    ]
+    return (
+        f"How dear a draft model on the verifier is depends on its step; above it is {1000 * inputs.COLOCATED_S:.1f} ms.\n\n"
+        + _table(("streams", "Nexus", *(f"beside, {ms:g} ms" for ms in DRAFT_STEPS_MS)), lines)
+    )
 
 
 def _speeds(rows: Sequence[Row]) -> str:
@@ -215,7 +234,8 @@ def _speeds(rows: Sequence[Row]) -> str:
     if not some:
         return ""
     lines = [
-        (row.name, *(f"{cost:.3f}" for cost in (row.plain, row.nexus, row.to_nodes)), _percent(row.saving)) for row in some
+        (row.name, *(f"{cost:.3f}" for cost in (row.plain, row.nexus, row.to_nodes)), _percent(row.saving))
+        for row in some
     ]
     return (
         "## Cost at equal speed\n\nWho promises a stream so many tokens a second puts as many streams on a verifier as that "
@@ -308,7 +328,10 @@ def _prompts(rows: Sequence[Row]) -> str:
     return (
         "## With prompts counted\n\nAll figures above are of output tokens. Prompts cost the same with and without drafts, "
         "so the saving on the whole bill is smaller, the more so the longer they are (step costs of `split`; no cache).\n\n"
-        + _table(("streams", "output only", *(f"{ratio:g} prompt tokens for one of output" for ratio in PROMPT_RATIOS)), lines)
+        + _table(
+            ("streams", "output only", *(f"{ratio:g} prompt tokens for one of output" for ratio in PROMPT_RATIOS)),
+            lines,
+        )
     )
 
 
@@ -325,7 +348,11 @@ def _predicted(rows: Sequence[Row]) -> str:
             for load, share in LOAD_SAVING.items()
         ),
         *(
-            (f"against beside at {load} streams", _percent(share), of("load table", load, lambda row: row.saving_colocated))
+            (
+                f"against beside at {load} streams",
+                _percent(share),
+                of("load table", load, lambda row: row.saving_colocated),
+            )
             for load, share in COLOCATED_SAVING.items()
         ),
         *(
@@ -337,8 +364,9 @@ def _predicted(rows: Sequence[Row]) -> str:
         ("minutes paid less than power", _percent(LOSING_SHARE), _percent(base.losing_share)),
         (f"saving with all nodes needed ({scarce.name})", _percent(SCARCE), _percent(scarce.saving)),
     ]
-    return "## Predicted, and what came\n\nExpected before the first day was run, from what a single verifier gains.\n\n" + _table(
-        ("figure", "predicted", "came"), lines
+    return (
+        "## Predicted, and what came\n\nExpected before the first day was run, from what a single verifier gains.\n\n"
+        + _table(("figure", "predicted", "came"), lines)
     )
 
 

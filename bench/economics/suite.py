@@ -115,6 +115,13 @@ def others(scenario: Scenario) -> tuple[float, float]:
     )
 
 
+def beside_with(load: float, draft_s: float) -> float:
+    """Dollars for a million tokens of the base day with the draft model on the verifier, by what its step takes."""
+    scenario = replace(BASE, streams=load)
+    verifier, of = scenario.machine, tables()[0]
+    return _rented_for(scenario, verifier, colocated(verifier, load, beside(of), draft_s))
+
+
 def _rented_for(scenario: Scenario, verifier: Verifier, full: Steps) -> float:
     rates = demand(np.random.default_rng((scenario.seed, 1)))[:: scenario.minutes]
     rates = rates * scenario.peak * verifier.plain(scenario.streams) / scenario.streams
@@ -193,7 +200,11 @@ def _scenarios(quick: bool) -> Iterator[tuple[str, Scenario, float]]:
     for share in some((0.0, 0.7, 0.95)):
         yield "good share", replace(BASE, good_share=share, name=f"good share {share:g}"), share
     for reserved in (False, True):
-        yield "rent", replace(BASE, reserved=reserved, name="all day for the peak" if reserved else "by the hour"), reserved
+        yield (
+            "rent",
+            replace(BASE, reserved=reserved, name="all day for the peak" if reserved else "by the hour"),
+            reserved,
+        )
     for price in some((0.1, 0.2, 0.4, 0.9)):
         scarce = replace(BASE, nodes=Terms(count=150), token_price=price, name=f"150 nodes, ${price:g} a million")
         yield "token price", scarce, price
