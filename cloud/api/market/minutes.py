@@ -20,7 +20,8 @@ class SpotMinute:
     version: str
     price: Pico
     value: Pico
-    best_unserved: Pico | None
+    setter: NodeId | None
+    """Whose ask it was; none = the value was the price."""
     nodes: int
     demand: int
     rates_version: str

@@ -1,12 +1,14 @@
 """The price of a minute: one for all nodes that are served, set by the best ask that is not, capped by the value.
 
-A node's own ask decides whether it is served and never what it is paid, so asking one's true cost is the best strategy
-(the uniform-price form of Vickrey 1961; Ausubel & Cramton 2002 for why capacity is counted in whole nodes here: a node
-that is served in part sets nobody's price, its own least of all).
+A node's own ask decides whether it is served and never what it is then paid, so asking one's true cost is the best
+strategy. That holds only if the node that sets the price gives up its place (trade reduction, McAfee 1992): the
+cheapest nodes that together carry the demand are taken, and the dearest of them sets the price for the others and is
+itself asked only when all of them are full. An owner with much of the supply can still raise the price by offering
+less, as in any uniform auction (Ausubel & Cramton 2002), up to the value and no further.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cloud.api.accounts.money import Pico
@@ -25,41 +27,33 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A minute's price. Who asks more than `price` is not served in it."""
+    """A minute's price. Who asks more than `price` is not asked in it."""
 
     price: Pico
     value: Pico
     """Of a token: the cap."""
-    served: Mapping[NodeId, int] = field(default_factory=dict)
-    """Streams of each node that the demand comes to, cheapest first."""
-    best_unserved: Pico | None = None
-
-    @property
-    def capped(self) -> bool:
-        return self.best_unserved is None or self.best_unserved > self.value
+    served: frozenset[NodeId] = field(default_factory=frozenset)
+    """Nodes that are asked first."""
+    setter: NodeId | None = None
+    """The node whose ask is the price; none where the demand takes all there are, and the price is the value."""
 
 
 def clear(offers: Sequence[Offer], demand: int, value: Pico) -> Spot:
-    """The price of `demand` streams at once.
+    """The price where `demand` streams want a node at once.
 
-    Cheapest asks are served first, equal ones in the order given; offers above the value never are. The price is the
-    lowest ask of a node that gets nothing, or the value where every node within it gets something.
+    Cheapest asks come first, equal ones in the order given; offers above the value never are.
     """
-    within = sorted((o for o in offers if o.ask <= value and o.streams > 0), key=lambda o: o.ask)
-    served: dict[NodeId, int] = {}
-    left = demand
-    best_unserved: Pico | None = None
-    for offer in within:
-        if left <= 0:
-            best_unserved = offer.ask
+    taken: list[Offer] = []
+    carried = 0
+    for offer in sorted(offers, key=lambda o: o.ask):
+        if offer.ask > value or carried >= demand:
             break
-        served[offer.node] = min(offer.streams, left)
-        left -= served[offer.node]
-    if best_unserved is None:
-        beyond = [o.ask for o in offers if o.ask > value and o.streams > 0]
-        best_unserved = Pico(min(beyond)) if beyond else None
-    price = value if best_unserved is None else min(best_unserved, value)
-    return Spot(Pico(price), value, served, best_unserved)
+        taken.append(offer)
+        carried += offer.streams
+    if carried < demand or not taken:
+        return Spot(value, value, frozenset(offer.node for offer in taken))
+    setter = taken.pop()
+    return Spot(setter.ask, value, frozenset(offer.node for offer in taken), setter.node)
 
 
 def by_turns(offers: Sequence[Offer], rng: random.Random) -> list[Offer]:

@@ -277,7 +277,7 @@ class Market:
                 version=floor.version,
                 price=floor.spot.price,
                 value=floor.spot.value,
-                best_unserved=floor.spot.best_unserved,
+                setter=floor.spot.setter,
                 nodes=len(self.traders),
                 demand=floor.demand,
                 rates_version=self.book.rate(self.at).version,

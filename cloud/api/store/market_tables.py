@@ -43,7 +43,7 @@ SPOT_PRICES: Final = Table(
     Column("minute", BigInteger, nullable=False),
     Column("price", BigInteger, nullable=False),
     Column("value", BigInteger, nullable=False),
-    Column("best_unserved", BigInteger),
+    Column("setter", String(32)),
     Column("nodes", Integer, nullable=False),
     Column("demand", Integer, nullable=False),
     Column("rates_version", String(60), nullable=False),

@@ -41,7 +41,7 @@ def upgrade() -> None:
         sa.Column("minute", sa.BigInteger(), nullable=False),
         sa.Column("price", sa.BigInteger(), nullable=False),
         sa.Column("value", sa.BigInteger(), nullable=False),
-        sa.Column("best_unserved", sa.BigInteger()),
+        sa.Column("setter", sa.String(32)),
         sa.Column("nodes", sa.Integer(), nullable=False),
         sa.Column("demand", sa.Integer(), nullable=False),
         sa.Column("rates_version", sa.String(60), nullable=False),
