@@ -85,15 +85,15 @@ class Scenario:
 class Books:
     """What came of a day. Money in nano-dollars; energy in millijoules at the wall."""
 
+    earned: Ints
+    """By each node."""
+    millijoules: Ints
+    served_min: Ints
+    waiting_min: Ints
     tokens: int = 0
     verifier: int = 0
     drafts: int = 0
     """Paid to nodes, all together."""
-    earned: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """By each of them."""
-    millijoules: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    served_min: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    waiting_min: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     losing_min: int = 0
     """Minutes of nodes that were served and earned less than their electricity."""
     hours: float = 0.0
@@ -182,8 +182,8 @@ class Auction:
 
     spot: Spot
     chosen: Ints
-    filled: float
-    """Part of their places that is taken."""
+    filled: Floats
+    """Part of each one's places that is taken."""
     drafting: Drafting
 
 
@@ -226,11 +226,17 @@ class Market:
                 rates.append(accepted_per_s(self.acceptance, USUAL_K, at, self._response[index], baseline))
         demanded = max(int(np.ceil(wanted)), 1)
         spot = clear(by_turns(self._good(offers, rates, demanded), self.rng), demanded, value)
-        chosen = np.array([self.index[name] for name in spot.served], dtype=np.int64)
-        # Streams are spread over all nodes within the price (surplus.pick), the one that is not needed whole included.
-        streams = self.fleet.streams[chosen]
-        filled = min(wanted / max(float(streams.sum()), 1.0), 1.0)
-        part = streams * filled / max(wanted, 1.0)
+        first = sorted(self.index[name] for name in spot.served)
+        last = [] if spot.setter is None else [self.index[spot.setter]]
+        # The node that sets the price gets what is left when all others are full; these share evenly (surplus.pick).
+        places = self.fleet.streams[[*first, *last]].astype(np.float64)
+        others = float(self.fleet.streams[first].sum())
+        filled = np.full(len(places), min(wanted / max(others, 1.0), 1.0))
+        if last:
+            filled[-1] = np.clip((wanted - others) / places[-1], 0.0, 1.0)
+        chosen = np.array([*first, *last], dtype=np.int64)[filled > 0]
+        places, filled = places[filled > 0], filled[filled > 0]
+        part = places * filled / max(wanted, 1.0)
         drafting = Drafting(self.fleet.rtt_s[chosen], self.fleet.pace_s[chosen], part * self.drafted_part[chosen])
         return Auction(spot, chosen, filled, drafting)
 
@@ -258,8 +264,8 @@ class Market:
 def _day(market: Market, rates: Floats, full: float, *, nobody: bool) -> Books:
     scenario, verifier = market.scenario, market.verifier
     count = len(market.fleet)
-    books = Books(*(0, 0, 0), *(np.zeros(count, dtype=np.int64) for _ in range(4)))
-    idle = Auction(clear([], 0, Pico(0)), np.zeros(0, dtype=np.int64), 0.0, Drafting())
+    books = Books(*(np.zeros(count, dtype=np.int64) for _ in range(4)))
+    idle = Auction(clear([], 0, Pico(0)), np.zeros(0, dtype=np.int64), np.zeros(0), Drafting())
     rented = _rented(market, rates, full, nobody)
     usual = steps(verifier, full, Drafting(), market.gains)
     for begin in range(0, DAY_MIN, scenario.minutes):

@@ -45,7 +45,7 @@ DRAFT_BYTES = 0.99 * GB
 ENGINE_S = 1 / 311.55 - DRAFT_BYTES / (2039 * GB)
 """Of a step of the draft engine, what is not reading weights: vLLM's 311.55 tokens/s of Qwen2.5-0.5B on an A100."""
 ROW_S = (16 / 4428.90 - 1 / 371.74) / 15 * (0.494 / 1.236)
-"""For each further stream of a step, on an RTX 3090: llama.cpp's 1B model, one row and sixteen, scaled by parameters."""
+"""For each further stream of a step, on an RTX 3090: llama.cpp's 1B model, 1 row and 16, scaled by parameters."""
 PROMPT_RATE = 17751.37 * (1.236 / 0.494)
 """Prompt tokens per second on an RTX 3090, from llama.cpp's 1B model, scaled by parameters."""
 RTX_3090 = 936 * GB

@@ -44,9 +44,8 @@ def _of(rows: Sequence[Row], group: str) -> list[Row]:
 
 
 def _cost(axes: Any, rows: Sequence[Row], base: Outcome) -> None:
-    for place, (profile, words) in enumerate(
-        {"table": "step costs as in bench.simulate", "split": "context apart"}.items()
-    ):
+    titles = {"table": "step costs as in bench.simulate", "split": "context apart"}
+    for place, (profile, words) in enumerate(titles.items()):
         some, axis = _of(rows, f"load {profile}"), axes[0, place]
         loads = [row.varied for row in some]
         axis.plot(loads, [row.plain for row in some], "o-", color=PLAIN, label="plain decoding")

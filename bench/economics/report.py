@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from bench.economics.predictions import (
     SPEED_SAVING,
 )
 from bench.economics.suite import GOAL, Row, beside_with
-from bench.economics.verifier import Drafting, by_name, fitted, steps
+from bench.economics.verifier import TOKEN_S, Drafting, by_name, fitted, steps
 
 BEGIN, END = "<!-- economics: begin (make economics) -->", "<!-- economics: end -->"
 PROMPT_RATIOS = (0.25, 1.0, 5.0)
@@ -106,10 +107,10 @@ def _percent(share: float) -> str:
 def _command(base: Outcome) -> str:
     scenario = base.scenario
     return (
-        f"Written by `make economics`, seed {scenario.seed}; all figures are in `economics/figures.json`. The base day: "
-        f"{len(base.fleet):,} nodes, two H100 at ${scenario.gpu_hour:g} an hour each for a verifier, {scenario.streams:g} "
-        f"streams on it at full load, {scenario.peak:,} streams at the peak, ${scenario.token_price:g} a million output "
-        "tokens to the customer.\n"
+        f"Written by `make economics`, seed {scenario.seed}; all figures are in `economics/figures.json`. The base "
+        f"day: {len(base.fleet):,} nodes, two H100 at ${scenario.gpu_hour:g} an hour each for a verifier, "
+        f"{scenario.streams:g} streams on it at full load, {scenario.peak:,} streams at the peak, "
+        f"${scenario.token_price:g} a million output tokens to the customer.\n"
     )
 
 
@@ -136,26 +137,31 @@ def _goal(rows: Sequence[Row]) -> str:
             lines.append(f"- With {load} streams on a verifier it needs an acceptance of {enough}.")
     base = next(row for row in rows if row.group == "base")
     lines.append(
-        f"- Price at which it stops, for the base day: nodes may get ${base.most_price:.2f} for a million marginal tokens; "
-        f"they got ${base.price:.3f}, and each was worth ${base.value:.2f}."
+        f"- Price at which it stops, for the base day: nodes may get ${base.most_price:.2f} for a million marginal "
+        f"tokens; they got ${base.price:.3f}, and a million were worth ${base.value:.2f}."
     )
-    short = [row for row in _of(rows, "nodes") if 0 < row.varied and row.saving < GOAL]
+    short = [row for row in _of(rows, "nodes") if row.varied > 0 and row.saving < GOAL]
     if short:
         lines.append(
             f"- With {max(row.varied for row in short):,.0f} nodes or fewer it stops: every node is needed in many "
             "minutes, and then the price is what a token is worth."
         )
+    lines.append(_power(rows, base))
+    return "\n".join(lines) + "\n"
+
+
+def _power(rows: Sequence[Row], base: Row) -> str:
     served = [row for row in rows if row.served_nodes]
     behind = [row for row in served if row.losing_nodes]
-    lines.append(
-        f"- More than its electricity: in the base day {base.served_nodes - base.losing_nodes} of {base.served_nodes} served "
-        f"nodes; {_percent(base.losing_share)} of their minutes paid less. Over all {len(served)} days, "
-        f"{sum(row.losing_nodes for row in served):,} of {sum(row.served_nodes for row in served):,} nodes were behind, most in "
-        f"«{max(behind, key=lambda row: row.losing_nodes).name}»."
-        if behind
-        else f"- Every served node of all {len(served)} days earned more than its electricity."
+    if not behind:
+        return f"- Every served node of all {len(served)} days earned more than its electricity."
+    worst = max(behind, key=lambda row: row.losing_nodes)
+    return (
+        f"- More than its electricity: in the base day {base.served_nodes - base.losing_nodes} of {base.served_nodes} "
+        f"served nodes; {_percent(base.losing_share)} of their minutes paid less. Of all {len(served)} days, "
+        f"{len(served) - len(behind)} have no node that ended behind; the most are {worst.losing_nodes} of "
+        f"{worst.served_nodes} in «{worst.name}»."
     )
-    return "\n".join(lines) + "\n"
 
 
 def _stops(rows: Sequence[Row]) -> str:
@@ -164,9 +170,8 @@ def _stops(rows: Sequence[Row]) -> str:
         best = max(rows, key=lambda row: row.saving)
         return f"nowhere; at best {_percent(best.saving)}, at {best.varied:g} streams"
     if len(held) == len(rows):
-        return (
-            f"held at every load up to {rows[-1].varied:g} streams (least {_percent(min(row.saving for row in rows))})"
-        )
+        least = _percent(min(row.saving for row in rows))
+        return f"held at every load up to {rows[-1].varied:g} streams (least {least})"
     return (
         f"held up to {held[-1].varied:g} streams ({_percent(held[-1].saving)}), "
         f"at {_last(rows):.0f} it stops; {_percent(rows[-1].saving)} at {rows[-1].varied:g}"
@@ -175,7 +180,7 @@ def _stops(rows: Sequence[Row]) -> str:
 
 def _last(rows: Sequence[Row]) -> float:
     """The load at which the goal is missed from then on, between two that were run."""
-    for left, right in reversed(list(zip(rows, rows[1:], strict=False))):
+    for left, right in reversed(list(pairwise(rows))):
         if left.saving >= GOAL > right.saving:
             part = (left.saving - GOAL) / (left.saving - right.saving)
             return float(left.varied * (right.varied / left.varied) ** part)
@@ -193,12 +198,11 @@ def _crossing(xs: Sequence[float], ys: Sequence[float]) -> str:
 def _loads(rows: Sequence[Row]) -> str:
     parts = [
         "## Cost by load\n",
-        "Dollars for a million output tokens at equal output. Streams: open on a verifier at full load. Beside: the draft "
-        "model on the verifier's own GPUs. Worth: a million marginal tokens, by the product's formula; the price is below "
-        "it.\n",
+        "Dollars for a million output tokens at equal output. Streams: open on a verifier at full load. Beside: the "
+        "draft model on the verifier's own GPUs. Worth: a million marginal tokens, by the product's formula; the price "
+        "is never above it.\n",
     ]
-    head = ("step costs", "streams", "plain", "lookup", "beside", "Nexus", "of it nodes", "saving", "against beside")
-    head = (*head, "price", "worth", "stream speed, tokens/s")
+    head = "step costs, streams, plain, lookup, beside, Nexus, of it nodes, saving, against beside, price, worth, tokens/s"
     lines = []
     for profile in ("table", "split", "h200", "cpu"):
         for row in _of(rows, f"load {profile}"):
@@ -214,7 +218,7 @@ def _loads(rows: Sequence[Row]) -> str:
                     f"{row.speed_plain:.3g} → {row.speed:.3g}",
                 )
             )
-    parts += [_table(head, lines), "![cost by load](economics/cost.png)\n", _beside(rows)]
+    parts += [_table(head.split(", "), lines), "![cost by load](economics/cost.png)\n", _beside(rows)]
     return "\n".join(parts)
 
 
@@ -224,7 +228,8 @@ def _beside(rows: Sequence[Row]) -> str:
         for row in _of(rows, "load table")
     ]
     return (
-        f"How dear a draft model on the verifier is depends on its step; above it is {1000 * inputs.COLOCATED_S:.1f} ms.\n\n"
+        "How dear a draft model on the verifier is depends on its step; above it is "
+        f"{1000 * inputs.COLOCATED_S:.1f} ms.\n\n"
         + _table(("streams", "Nexus", *(f"beside, {ms:g} ms" for ms in DRAFT_STEPS_MS)), lines)
     )
 
@@ -238,8 +243,8 @@ def _speeds(rows: Sequence[Row]) -> str:
         for row in some
     ]
     return (
-        "## Cost at equal speed\n\nWho promises a stream so many tokens a second puts as many streams on a verifier as that "
-        f"allows, at most {inputs.MOST_STREAMS}, which its memory holds. Faster streams can be more.\n\n"
+        "## Cost at equal speed\n\nWho promises a stream so many tokens a second puts as many streams on a verifier as "
+        f"that allows, at most {inputs.MOST_STREAMS}, which its memory holds. Faster streams can be more.\n\n"
         + _table(("promise", "plain", "Nexus", "of it nodes", "saving"), lines)
     )
 
@@ -268,24 +273,23 @@ def _nodes(rows: Sequence[Row], base: Outcome) -> str:
             )
     waiting = row.waiting_hours * inputs.WAITING_W / inputs.PSU / 1000 * 0.187
     return (
-        "## What a node earns\n\nThe base day, for an hour in which the node drafts. Electricity is the whole PC's at the "
-        "wall, at the owner's tariff, as if it ran for nothing else.\n\n"
+        "## What a node earns\n\nThe base day, for an hour in which the node drafts. Electricity is the whole PC's at "
+        "the wall, at the owner's tariff, as if it ran for nothing else.\n\n"
         + _table(
             ("card", "served", "hours", "ms a token", "W", "¢ before", "¢ after", "¢ after, least … most"),
             lines,
         )
         + f"\nAll served nodes: ${row.gross_hour:.3f} before and ${row.net_hour:.3f} after electricity for each of "
-        f"{row.served_hours:,.0f} hours, at ${row.price:.3f} for a million marginal tokens. {row.waiting_hours:,.0f} hours of "
-        f"nodes that were there were not asked for and not paid; at {inputs.WAITING_W:g} W more than idling they cost all "
-        f"owners together ${waiting:.0f}, and ${row.net_hour * row.served_hours:.0f} were earned after electricity. A rented "
-        "RTX 4090 costs some $0.34 an hour: nobody can rent cards and draft with them.\n\n"
+        f"{row.served_hours:,.0f} hours, at ${row.price:.3f} for a million marginal tokens. {row.waiting_hours:,.0f} "
+        f"hours of nodes that were there were not asked for and not paid; at {inputs.WAITING_W:g} W more than idling "
+        f"they cost all owners together ${waiting:.0f}, while ${row.net_hour * row.served_hours:.0f} were earned after "
+        "electricity. A rented RTX 4090 costs some $0.34 an hour: nobody can rent cards and draft with them.\n\n"
         "![a day](economics/day.png)\n\n![earnings](economics/earnings.png)\n"
     )
 
 
 def _variations(rows: Sequence[Row]) -> str:
-    head = ("varied", "plain", "Nexus", "saving", "against beside", "price", "worth", "¢/h before", "¢/h after")
-    head = (*head, "paid less than power")
+    head = "varied, plain, Nexus, saving, against beside, price, worth, ¢/h before, ¢/h after, paid less than power"
     groups = (
         *(f"acceptance {load}" for load in (8, 32, 64, 128)),
         *("demand", "nodes", "nodes, half", "token price", "GPU price", "round trip", "tariff"),
@@ -309,7 +313,7 @@ def _variations(rows: Sequence[Row]) -> str:
     ]
     return (
         "## What it depends on\n\nOne thing varied at a time from the base day; intervals of five minutes.\n\n"
-        + _table(head, lines)
+        + _table(head.split(", "), lines)
         + "\n![sensitivity](economics/sensitivity.png)\n\n![acceptance](economics/acceptance.png)\n"
     )
 
@@ -322,12 +326,13 @@ def _prompts(rows: Sequence[Row]) -> str:
         second = verifier.hour / 3600
         shares = []
         for ratio in PROMPT_RATIOS:
-            prompts = ratio * 57.5e-6 * second * 1e6 * inputs.HEADROOM
+            prompts = ratio * TOKEN_S * second * 1e6 * inputs.HEADROOM
             shares.append(_percent((row.plain - row.nexus) / (row.plain + prompts)))
         lines.append((f"{row.varied:g}", _percent(row.saving), *shares))
     return (
-        "## With prompts counted\n\nAll figures above are of output tokens. Prompts cost the same with and without drafts, "
-        "so the saving on the whole bill is smaller, the more so the longer they are (step costs of `split`; no cache).\n\n"
+        "## With prompts counted\n\nAll figures above are of output tokens. Prompts cost the same with and without "
+        "drafts, so the saving on the whole bill is smaller, the more so the longer they are (step costs of `split`; "
+        "nothing cached).\n\n"
         + _table(
             ("streams", "output only", *(f"{ratio:g} prompt tokens for one of output" for ratio in PROMPT_RATIOS)),
             lines,
@@ -377,8 +382,8 @@ def _checked(compared: Sequence[Check]) -> str:
     fits = [(words, f"{count}", f"{ms:.1f}", f"{ours:.1f}") for words, count, ms, ours in fitted()]
     return (
         "## How far the models are to be trusted\n\nTokens per second against plain decoding: the table that a day is "
-        "computed with, and `bench.simulate`, which plays the product's own policy event by event over the same guesses "
-        "(a node needs 5 ms for a token).\n\n"
+        "computed with, and `bench.simulate`, which plays the product's own policy event by event over the same "
+        "guesses (a node needs 5 ms for a token).\n\n"
         + _table(("streams", "round trip, ms", "table", "simulated"), lines)
         + "\nMilliseconds between tokens, 70B FP8 on two H100: published, and by the step costs of `split`.\n\n"
         + _table(("workload", "requests", "published", "split"), fits)

@@ -200,11 +200,8 @@ def _scenarios(quick: bool) -> Iterator[tuple[str, Scenario, float]]:
     for share in some((0.0, 0.7, 0.95)):
         yield "good share", replace(BASE, good_share=share, name=f"good share {share:g}"), share
     for reserved in (False, True):
-        yield (
-            "rent",
-            replace(BASE, reserved=reserved, name="all day for the peak" if reserved else "by the hour"),
-            reserved,
-        )
+        name = "rented all day for the peak" if reserved else "rented by the hour"
+        yield "rent", replace(BASE, reserved=reserved, name=name), reserved
     for price in some((0.1, 0.2, 0.4, 0.9)):
         scarce = replace(BASE, nodes=Terms(count=150), token_price=price, name=f"150 nodes, ${price:g} a million")
         yield "token price", scarce, price
