@@ -48,6 +48,18 @@ class Unauthorized(NexusError):
     close_code = 1008
 
 
+class WrongCredentials(Unauthorized):
+    """E-mail and password fit no account that may sign in; which of the two is wrong is not told."""
+
+    code = "invalid_credentials"
+
+
+class SessionOver(Unauthorized):
+    """No session, or one that has ended: sign in."""
+
+    code = "invalid_session"
+
+
 class InsufficientQuota(NexusError):
     """The caller's budget cannot pay for this request. Not 429: a retry would not help."""
 
@@ -152,6 +164,20 @@ class TokenizerMismatch(ProtocolError):
 
     code = "tokenizer_mismatch"
     close_code = 4004
+
+
+class NodeUnpaired(ProtocolError):
+    """This gateway takes only nodes that belong to an account, and the node's key is paired with none."""
+
+    code = "node_unpaired"
+    close_code = 4006
+
+
+class NodeRevoked(ProtocolError):
+    """The node's key was revoked by its owner or by an operator."""
+
+    code = "node_revoked"
+    close_code = 4007
 
 
 class LimitExceeded(ProtocolError):

@@ -1,4 +1,4 @@
-"""The node's Ed25519 key, and the proof that a node holds it."""
+"""Ed25519 keys that are kept in files, and the proof that a node holds its own."""
 
 import contextlib
 import hashlib
@@ -6,7 +6,7 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -22,10 +22,14 @@ from shared.ids import NodeId
 
 PROOF_LABEL: Final = b"nexus node proof 1\x00"
 """Keeps these signatures apart from any other use of the key; the number changes with the payload's form."""
+PAIRING_LABEL: Final = b"nexus node pairing 1\x00"
 
 
-class NodeKey:
-    """A private key. It never leaves the machine; only `public` and signatures do."""
+class PrivateKey:
+    """It never leaves the machine; only `public` and signatures do."""
+
+    kind: ClassVar[str]
+    """What errors call it."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -45,13 +49,13 @@ class NodeKey:
                 mode = os.fstat(file.fileno()).st_mode
                 data = file.read()
         except OSError as exc:
-            raise ConfigError(f"The node key {path} cannot be read: {exc.strerror}.") from exc
+            raise ConfigError(f"The {cls.kind} {path} cannot be read: {exc.strerror}.") from exc
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-            raise ConfigError(f"The node key {path} is open to other users. Run: chmod 600 {path}")
+            raise ConfigError(f"The {cls.kind} {path} is open to other users. Run: chmod 600 {path}")
         try:
             private = load_pem_private_key(data, password=None)
         except (ValueError, TypeError) as exc:
-            raise ConfigError(f"{path} is not a node key. Restore it, or remove it to get a new one.") from exc
+            raise ConfigError(f"{path} is not a {cls.kind}. Restore it, or remove it to get a new one.") from exc
         if not isinstance(private, Ed25519PrivateKey):
             raise ConfigError(f"{path} holds another kind of key than Ed25519.")
         return cls(private)
@@ -92,6 +96,12 @@ class NodeKey:
         return self._private.sign(payload)
 
 
+class NodeKey(PrivateKey):
+    """What a node proves itself with."""
+
+    kind = "node key"
+
+
 def proof_payload(nonce: bytes, cloud: str, hello_bytes: bytes) -> bytes:
     """What `Proof.signature` signs: label, nonce, the cloud's identity, SHA-256 of the exact `Hello` frame.
 
@@ -112,11 +122,32 @@ def proof_payload(nonce: bytes, cloud: str, hello_bytes: bytes) -> bytes:
 
 def verify_proof(public_key: bytes, signature: bytes, nonce: bytes, cloud: str, hello_bytes: bytes) -> None:
     """Raise `ProofFailed` unless `signature` is the key's over `proof_payload(nonce, cloud, hello_bytes)`."""
+    _verify(public_key, signature, proof_payload(nonce, cloud, hello_bytes))
+
+
+def pairing_payload(device_code: str, user_code: str, verification_uri: str) -> bytes:
+    """What a node signs to be paired: the code that only it knows, and what it shows to its owner.
+
+    Whoever passes a device code of one gateway on to a node that asked another one cannot change where the owner is
+    sent. Each part has its length before it.
+    """
+    parts = [part.encode("utf-8") for part in (device_code, user_code, verification_uri)]
+    return PAIRING_LABEL + b"".join(len(part).to_bytes(2, "big") + part for part in parts)
+
+
+def verify_pairing(
+    public_key: bytes, signature: bytes, device_code: str, user_code: str, verification_uri: str
+) -> None:
+    """Raise `ProofFailed` unless `signature` is the key's over `pairing_payload` of these."""
+    _verify(public_key, signature, pairing_payload(device_code, user_code, verification_uri))
+
+
+def _verify(public_key: bytes, signature: bytes, payload: bytes) -> None:
     try:
         key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(signature, proof_payload(nonce, cloud, hello_bytes))
+        key.verify(signature, payload)
     except (InvalidSignature, ValueError) as exc:
-        raise ProofFailed("The signature does not fit the key in Hello. Check the node's key file.") from exc
+        raise ProofFailed("The signature does not fit the node's public key. Check its key file.") from exc
 
 
 def node_id(public_key: bytes) -> NodeId:

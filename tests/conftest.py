@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.databases import PostgresTemplate, SqliteTemplate
+from support.postgres import Postgres, running
 from support.servers import CPU_ENGINE, Server, free_port, nexus, stock_vllm
 from support.verifier import ENGINE_FLAGS, PROMPTS, Verifier, complete_all
 
@@ -19,6 +21,41 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No gateway of a test keeps anything, unless the test names a database.
 os.environ["NEXUS_GATEWAY_DATABASE"] = ":memory:"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real server, shared by all tests."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: Postgres) -> PostgresTemplate:
+    """Databases of that server with the present tables."""
+    return PostgresTemplate(postgres)
+
+
+@pytest.fixture
+def postgres_url(postgres_template: PostgresTemplate) -> str:
+    """Address of a new database with the present tables."""
+    return postgres_template.copy()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> SqliteTemplate:
+    """SQLite files with the present tables."""
+    return SqliteTemplate(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of a new database with the present tables, of each kind."""
+    if request.param == "sqlite":
+        template: SqliteTemplate = request.getfixturevalue("sqlite_template")
+        return template.copy(tmp_path / "nexus.db")
+    address: str = request.getfixturevalue("postgres_url")
+    return address
 
 
 @pytest.fixture(scope="session")

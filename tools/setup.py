@@ -35,6 +35,7 @@ STEPS = 7
 # Shared libraries and tools that no wheel brings along, with their Debian packages.
 CPU_LIBRARIES = {"libnuma.so.1": "libnuma1", "libstdc++.so.6": "libstdc++6"}
 GPU_LIBRARIES = {"libstdc++.so.6": "libstdc++6"}
+POSTGRES = "/usr/lib/postgresql"  # where Debian keeps the server programs, which the tests start by themselves
 
 Command = Sequence[str]
 
@@ -116,6 +117,11 @@ def loadable(library: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def has_postgres() -> bool:
+    """Whether PostgreSQL's server programs are installed: the tests run on it too."""
+    return bool(shutil.which("initdb") or list(Path(POSTGRES).glob("*/bin/initdb")))
 
 
 def missing_packages(target: str, python: str, has: Callable[[str], bool] = loadable) -> list[str]:
@@ -411,6 +417,14 @@ def install_system_packages(packages: list[str], run: Run) -> None:
         run.check(install, f"apt-get could not install {names}. {remedy}", 600)
 
 
+def install_test_programs(run: Run) -> None:
+    """PostgreSQL's server, on which the tests run too. Nothing else needs it, so set-up goes on without."""
+    try:
+        install_system_packages(["postgresql"], run)
+    except SetupError:
+        run.show.say("PostgreSQL's server could not be installed; `make test` needs it (Debian package postgresql)")
+
+
 def make_environment(venv: Path, root: Path, target: str, python: str, run: Run) -> None:
     """Create `.venv`, or keep the one of an earlier run when it was made for the same thing and works."""
     wanted = {"root": str(root), "target": target}
@@ -470,6 +484,8 @@ def set_up(root: Path, venv: Path, environ: dict[str, str]) -> None:
     packages = missing_packages(target, python) + ([lacking] if lacking else [])
     if packages:
         install_system_packages(packages, run)
+    if sys.platform == "linux" and not has_postgres():
+        install_test_programs(run)
     show.done("" if packages else ", nothing missing")
 
     show.step(f"Python environment in {venv.name} ({python})")

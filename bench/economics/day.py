@@ -5,7 +5,7 @@ Prices, values, asks, payout bound and surplus are the product's own (cloud.api.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -74,11 +74,9 @@ class Scenario:
 
     @property
     def machine(self) -> Verifier:
-        """The verifier at this scenario's price."""
+        """The verifier at this scenario's price; that of the CPU has its own."""
         of = by_name(self.verifier)
-        if self.verifier == "cpu":
-            return of
-        return Verifier(of.name, of.words, of.table, of.stream_s, self.gpu_hour * inputs.GPUS, of.most)
+        return of if self.verifier == "cpu" else replace(of, hour=self.gpu_hour * inputs.GPUS)
 
 
 @dataclass(slots=True)

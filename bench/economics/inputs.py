@@ -102,7 +102,7 @@ DEMAND = (
 """By hour, of the peak: highest in office hours, a second rise after dinner, lowest before dawn."""
 HEADROOM = 1.10
 """Verifiers are rented for a tenth more than an hour's highest demand; for an hour at a time."""
-COLOCATED_S = 0.125 * 0.0189
+COLOCATED_PART = 0.125
 """A step of the draft model on the verifier's own GPUs: an eighth of the target's (shared/MARKET.md); the published
 single-stream speed on an A100, 3.2 ms, is no faster."""
 COLOCATED_ROW_S = 10e-6

@@ -229,7 +229,7 @@ def _beside(rows: Sequence[Row]) -> str:
     ]
     return (
         "How dear a draft model on the verifier is depends on its step; above it is "
-        f"{1000 * inputs.COLOCATED_S:.1f} ms.\n\n"
+        f"{1000 * inputs.COLOCATED_PART * float(by_name('table').step_s(1)):.1f} ms.\n\n"
         + _table(("streams", "Nexus", *(f"beside, {ms:g} ms" for ms in DRAFT_STEPS_MS)), lines)
     )
 

@@ -123,9 +123,10 @@ def beside_with(load: float, draft_s: float) -> float:
 
 
 def _rented_for(scenario: Scenario, verifier: Verifier, full: Steps) -> float:
-    rates = demand(np.random.default_rng((scenario.seed, 1)))[:: scenario.minutes]
+    rates = demand(np.random.default_rng((scenario.seed, 1)))
     rates = rates * scenario.peak * verifier.plain(scenario.streams) / scenario.streams
     hours = rates.reshape(24, -1).max(axis=1) * inputs.HEADROOM / full.rate
+    rates = rates[:: scenario.minutes]
     machines = np.maximum(np.ceil(hours), 1)
     if scenario.reserved:
         machines = np.full(24, machines.max())

@@ -31,6 +31,8 @@ class Verifier:
     hour: float = inputs.GPU_HOUR * inputs.GPUS
     """Dollars."""
     most: int = inputs.MOST_STREAMS
+    draft_part: float = inputs.COLOCATED_PART
+    """What a step of the draft model takes on this machine, of a step of the target for one stream."""
 
     def step_s(self, streams: Floats | float, drafted: Floats | float = 0.0) -> Floats:
         """Of a step with so many streams and, together, so many draft tokens."""
@@ -104,7 +106,7 @@ def fitted() -> list[tuple[str, int, float, float]]:
 def measured_cpu() -> Verifier:
     """The machine of docs/benchmark.md, the only one that we measured; at the price of a small cloud VM."""
     seconds = {1: 0.645, 2: 0.740, 4: 0.916, 8: 1.268, 16: 2.031, 32: 3.297}
-    return Verifier("cpu", "1.5B float32 on two CPU cores, measured", seconds, hour=0.08, most=16)
+    return Verifier("cpu", "1.5B float32 on two CPU cores, measured", seconds, hour=0.08, most=16, draft_part=1 / 3)
 
 
 def _none() -> Floats:
@@ -191,12 +193,13 @@ def carrying(verifier: Verifier, rate: float, drafting: Drafting, gains: Gains, 
 
 
 def colocated(
-    verifier: Verifier, streams: float, offers: tuple[Floats, Floats], draft_s: float = inputs.COLOCATED_S
+    verifier: Verifier, streams: float, offers: tuple[Floats, Floats], draft_s: float | None = None
 ) -> Steps:
     """The same with the draft model on the verifier's own GPUs: always there, and each of its tokens takes a step."""
     slots, accepted = offers
     lengths = np.arange(MOST + 1)
-    own = lengths * (draft_s + inputs.COLOCATED_ROW_S * streams)
+    own_s = verifier.draft_part * float(verifier.step_s(1)) if draft_s is None else draft_s
+    own = lengths * (own_s + inputs.COLOCATED_ROW_S * streams)
     seconds = np.asarray(verifier.step_s(streams, streams * slots)) + own
     best = int(np.argmax((1 + accepted) / seconds))
     return Steps(streams, float(seconds[best]), best, float(streams * slots[best]), float(streams * accepted[best]))

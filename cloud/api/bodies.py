@@ -1,12 +1,14 @@
 """Request bodies as JSON, and the words in which errors speak of what is wrong there."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from shared.errors import InvalidInput
 
+M = TypeVar("M", bound=BaseModel)
 NAME_MAX = 64
 """Characters of an unknown field's name that an error repeats."""
 
@@ -21,6 +23,18 @@ def json_object(body: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidInput("The request body must be a JSON object.")
     return data
+
+
+def validated(model: type[M], data: dict[str, Any]) -> M:
+    """Raises `InvalidInput` that names the first field that is wrong, or that the model does not have."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = shown(str(first["loc"][0]))
+        if first["type"] == "extra_forbidden":
+            raise InvalidInput(f"Unknown parameter: `{name}`.", param=name) from None
+        raise InvalidInput(f"Invalid value for `{name}`: {words(first)}", param=name) from None
 
 
 def words(detail: ErrorDetails) -> str:

@@ -8,6 +8,7 @@ from starlette.websockets import WebSocket
 from cloud.api.accounts.charges import Outcome, Used
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.market.bound import Claim
+from cloud.api.nodes.register import Register
 from shared.ids import GatewayId, StreamId
 
 
@@ -72,6 +73,10 @@ class NodeEndpoint(Protocol):
     """Where draft nodes connect."""
 
     async def node_endpoint(self, websocket: WebSocket) -> None: ...
+
+    def guard(self, register: Register) -> None:
+        """From now on `register` says which nodes may be connected."""
+        ...
 
 
 class Served(Protocol):

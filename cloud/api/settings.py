@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
@@ -14,11 +14,15 @@ from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
+from cloud.api.identity.settings import IdentitySettings
+from cloud.api.ledger.settings import LedgerSettings
 from cloud.api.market.pricebook import Rates
 from cloud.api.market.profile import read_profile
 from cloud.api.market.settings import MarketSettings
 from cloud.api.market.state import Market
 from cloud.api.nodes.settings import NodeSettings
+from cloud.api.payouts.service import PayoutSettings
+from cloud.api.payouts.stripe_rail import StripeSettings
 from shared import paths
 from shared.errors import ConfigError
 
@@ -30,9 +34,11 @@ NO_KEY = (
 KEY_FORM = "each key must be at least 8 printable ASCII characters without spaces"
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
+_LEDGER = LedgerSettings()
 _MARKET = MarketSettings()
 _RATES = Rates()
 _REPLAYS = ReplaySettings()
+_IDENTITY = IdentitySettings()
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -148,6 +154,36 @@ class BrokerOptions(_Section):
         return BrokerSettings(**self.model_dump())
 
 
+class LedgerOptions(_Section):
+    """Holds and deadlines of money."""
+
+    hold_days: Annotated[int, Field(ge=0, le=365)] = _LEDGER.hold_days
+    lease_s: Annotated[int, Field(ge=5, le=86400)] = _LEDGER.lease_s
+    spool: Path | None = None
+
+    def to_ledger(self) -> LedgerSettings:
+        return LedgerSettings(hold_days=self.hold_days, lease_s=self.lease_s)
+
+
+class IdentityOptions(_Section):
+    """Accounts of people, their sign-in, and the pairing of nodes."""
+
+    sign_up: bool = _IDENTITY.sign_up
+    session_s: Annotated[int, Field(ge=60)] = _IDENTITY.session_s
+    public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=200)] | None = None
+    pairing_s: Annotated[int, Field(ge=60, le=86_400)] = _IDENTITY.pairing_s
+    pairing_interval_s: Annotated[int, Field(ge=1, le=60)] = _IDENTITY.pairing_interval_s
+    attempts_per_account: Annotated[int, Field(ge=1)] = _IDENTITY.attempts_per_account
+    attempts_per_address: Annotated[int, Field(ge=1)] = _IDENTITY.attempts_per_address
+    attempts_window_s: Seconds = _IDENTITY.attempts_window_s
+    argon2_memory_kib: Annotated[int, Field(ge=7168, le=4 << 20)] = _IDENTITY.argon2_memory_kib
+    argon2_passes: Annotated[int, Field(ge=1, le=100)] = _IDENTITY.argon2_passes
+    argon2_lanes: Annotated[int, Field(ge=1, le=64)] = _IDENTITY.argon2_lanes
+
+    def to_identity(self, *, pairing_needed: bool) -> IdentitySettings:
+        return IdentitySettings(**self.model_dump(), pairing_needed=pairing_needed)
+
+
 BasisPoints = Annotated[int, Field(ge=0, le=10_000)]
 
 
@@ -181,9 +217,11 @@ class MarketOptions(_Section):
             read_profile(value)
         return value
 
-    def to_rates(self) -> Rates:
+    def to_rates(self, hold_days: int) -> Rates:
+        """`hold_days` is the ledger's."""
         return Rates(
             share=self.payout_share,
+            hold_days=hold_days,
             verifier=Pico(parse_dollars(self.verifier_dollars_per_hour, PICO_PLACES) // 3600),
             tariff=Nano(nano(self.tariff_dollars_per_kwh)),
             millijoules=self.millijoules_per_token,
@@ -202,6 +240,48 @@ class MarketOptions(_Section):
         )
         profile = read_profile(self.step_cost) if self.step_cost is not None else None
         return Market(settings, profile=profile, rng=random.Random())
+
+
+class PayoutOptions(_Section):
+    """How owners are paid. `stripe_…` are of use with the rail `stripe` only."""
+
+    rail: Literal["manual", "stripe"] = "manual"
+    minimum: str = "10"
+    receipt_key: Path | None = None
+    """File of the key that signs receipts; none = beside the database."""
+    stripe_api_key: SecretStr | None = None
+    stripe_webhook_secret: SecretStr | None = None
+    stripe_return_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    """Where Stripe sends an owner back to."""
+    stripe_api_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.stripe.com"
+
+    @field_validator("minimum")
+    @classmethod
+    def _is_money(cls, value: str) -> str:
+        if not nano(value):
+            raise ValueError("a payout is more than nothing")
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "PayoutOptions":
+        if self.rail == "stripe" and self.to_stripe() is None:
+            raise ValueError("rail stripe needs stripe_api_key, stripe_webhook_secret and stripe_return_url")
+        return self
+
+    def to_payouts(self) -> PayoutSettings:
+        return PayoutSettings(rail=self.rail, minimum=nano(self.minimum))
+
+    def to_stripe(self) -> StripeSettings | None:
+        """Also while new payouts go another way: those that Stripe has must come to their end."""
+        if not (self.stripe_api_key and self.stripe_webhook_secret and self.stripe_return_url):
+            return None
+        return StripeSettings(
+            api_key=self.stripe_api_key.get_secret_value(),
+            webhook_secret=self.stripe_webhook_secret.get_secret_value(),
+            api_url=self.stripe_api_url,
+            return_url=self.stripe_return_url,
+            refresh_url=self.stripe_return_url,
+        )
 
 
 class LogSettings(_Section):
@@ -233,7 +313,10 @@ class GatewaySettings(BaseSettings):
     admission: AdmissionOptions = AdmissionOptions()
     replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
+    ledger: LedgerOptions = LedgerOptions()
+    identity: IdentityOptions = IdentityOptions()
     market: MarketOptions = MarketOptions()
+    payouts: PayoutOptions = PayoutOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")
@@ -294,6 +377,10 @@ class GatewaySettings(BaseSettings):
     def to_nodes(self) -> NodeSettings:
         """An empty list of keys lets every node in that proves one."""
         return NodeSettings(allowed_keys=frozenset(map(bytes.fromhex, self.node_keys)) or None)
+
+    def to_identity(self) -> IdentitySettings:
+        """Who is paid must be known: with the market on, every node has to be paired."""
+        return self.identity.to_identity(pairing_needed=self.market.enabled)
 
     def metrics_need_key(self) -> bool:
         """By default only when the gateway listens beyond this machine."""

@@ -1,5 +1,7 @@
-"""`nexus agent`: draft for the cloud with this machine, and look at its identity."""
+"""`nexus agent`: draft for the cloud with this machine, pair it with an account, and look at its identity."""
 
+import asyncio
+import platform
 from pathlib import Path
 from typing import Annotated
 
@@ -132,6 +134,54 @@ def run(
         run_agent(settings, make_log(log_format, verbose=verbose), Reporter())
     except NexusError as error:
         raise _fail(error) from None
+
+
+@app.command()
+def pair(
+    gateway: Annotated[
+        str | None,
+        typer.Option(help="Gateway to pair with: host:port, http(s)://… or ws(s)://…. [default: the first of `run`]"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of this node for its owner. [default: this machine's name]")
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="This node's secret key; made when missing. [default: node.key in the configuration folder]"),
+    ] = None,
+    config: _Config = None,
+) -> None:
+    """Pair this machine with your account, so that what it drafts is paid to you.
+
+    Prints an address and a code, and waits. Open the address on any device, sign in, type the code and approve. Once
+    paired, `nexus agent run` connects with the same key; a running agent connects by itself within two minutes.
+
+    Example: nexus agent pair --gateway wss://gateway.example --name tower
+    """
+    settings = _settings(config, gateway=(gateway,) if gateway else None, key_file=key_file)
+    from desktop.agent.pairing import Asked, Paired, Pairing, http_base, open_http
+
+    def show(asked: Asked) -> None:
+        minutes = max(asked.expires_in // 60, 1)
+        typer.echo(
+            f"To pair this machine with your account, open\n\n    {asked.verification_uri}\n\n"
+            f"sign in, and type the code\n\n    {asked.user_code}\n\n"
+            f"It is good for {minutes} minutes. Waiting; Ctrl-C ends it."
+        )
+
+    async def run() -> Paired:
+        base = http_base(settings.gateway[0])
+        async with open_http(base) as http:
+            return await Pairing(http, load_identity(settings.key_file), name or platform.node(), show).run()
+
+    try:
+        paired = asyncio.run(run())
+    except NexusError as error:
+        raise _fail(error) from None
+    except KeyboardInterrupt:
+        typer.echo("Not paired.", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"Paired: node {paired.access_token[:8]}… ({paired.name}) belongs to {paired.owner} now.")
 
 
 @app.command()

@@ -4,13 +4,13 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from desktop.agent.link import error_code_of
 from desktop.agent.outbox import Outbox
+from desktop.agent.settings import is_loopback
 from shared.errors import LocalMisuse, ProtocolError
 from shared.keys import NodeKey, proof_payload
 from shared.wire.events import Ignored
@@ -76,7 +76,7 @@ async def converse(url: str, hello: Hello, key: NodeKey, listener: Listener, lim
                 ping_interval=PING_S,
                 ping_timeout=PING_S,
                 close_timeout=CLOSE_S,
-                proxy=None if _is_loopback(url) else True,
+                proxy=None if is_loopback(url) else True,
                 ssl=ssl.create_default_context() if url.startswith("wss:") else None,
             ) as socket:
                 return await _session(socket, hello, key, listener, bounds, handshake)
@@ -208,11 +208,6 @@ async def _last_words(socket: ClientConnection, session: NodeSession, closed: Co
 
 def _refusal(refused: _Refused) -> Ended:
     return Ended(refused.refuse.message.rstrip("."), refused.refuse.code)
-
-
-def _is_loopback(url: str) -> bool:
-    """A proxy must not be asked for this machine."""
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _network_words(error: OSError) -> str:

@@ -10,7 +10,15 @@ from enum import StrEnum
 from typing import Final
 
 from desktop.agent.supervision import Delays
-from shared.errors import LocalMisuse, ProofFailed, RateLimited, TokenizerMismatch, VersionUnsupported
+from shared.errors import (
+    LocalMisuse,
+    NodeRevoked,
+    NodeUnpaired,
+    ProofFailed,
+    RateLimited,
+    TokenizerMismatch,
+    VersionUnsupported,
+)
 
 LASTING_S: Final = 30.0
 SLOW_RETRY_S: Final = 60.0
@@ -60,14 +68,16 @@ TRANSITIONS: Final[dict[tuple[LinkState, LinkEvent], LinkState]] = {
 HOPELESS: Final[dict[str, str]] = {
     TokenizerMismatch.code: "Choose with --model a draft model of the same family as the target.",
     VersionUnsupported.code: "Update Nexus on this machine.",
+    NodeUnpaired.code: "",
+    NodeRevoked.code: "",
     ProofFailed.code: "Ask the gateway's operator whether this node's key (`nexus agent key`) may connect.",
 }
-"""Refusals that the same node would only get again, and what its owner can do."""
+"""Refusals that the same node would only get again, and what its owner can do, where the cloud does not say it."""
 
 
 def error_code_of(close_code: int | None) -> str | None:
     """The refusal that a WebSocket close code stands for, if it names one (4000 and up)."""
-    for error in (VersionUnsupported, ProofFailed, TokenizerMismatch, RateLimited):
+    for error in (VersionUnsupported, ProofFailed, TokenizerMismatch, RateLimited, NodeUnpaired, NodeRevoked):
         if error.close_code == close_code:
             return error.code
     return None
@@ -119,4 +129,5 @@ class Link:
 
 def refusal_in_words(code: str, message: str) -> str:
     """A refusal for the owner: the cloud's words and what to do about it."""
-    return f"{message.rstrip('.')}. {HOPELESS[code]}" if code in HOPELESS else message
+    remedy = HOPELESS.get(code)
+    return f"{message.rstrip('.')}. {remedy}" if remedy else message

@@ -41,6 +41,11 @@ def connect_url(address: str) -> str:
     return f"{scheme}://{parts.netloc}{path}"
 
 
+def is_loopback(url: str) -> bool:
+    """A proxy must not be asked for this machine."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+
+
 class AgentSettings(BaseSettings):
     """Settings of `nexus agent run`. Build it with `load`, which turns every fault into a `ConfigError` in words."""
 

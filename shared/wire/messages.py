@@ -163,11 +163,17 @@ class Advance(Message, frozen=True, tag="advance"):
     tokens: tuple[int, ...]
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream came to for this node."""
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a stream came to for this node. What is paid is settled later and signed then: `shared.receipts`."""
 
     drafted: int
     accepted: int
+    marginal: int = 0
+    """Accepted beyond what the verifier's own prompt lookup would have had accepted: what is paid for."""
+    price: int = 0
+    """Pico-dollars for a marginal token."""
+    amount: int = 0
+    """Nano-dollars, before the bound on what a request pays out."""
 
 
 class Close(Message, frozen=True, tag="close"):
@@ -201,12 +207,14 @@ class Demand(Message, frozen=True, tag="demand"):
     message: str = ""
 
 
-class Earnings(Message, frozen=True, tag="earnings"):
+class Earnings(Message, frozen=True, tag="earnings", omit_defaults=True):
     """Settled money of this node's owner, nano-dollars."""
 
     pending: int
     payable: int
     paid: int
+    paying: int = 0
+    """Asked for and on its way."""
 
 
 class Refuse(Message, frozen=True, tag="refuse"):

@@ -13,6 +13,7 @@ from support.verifier import Verifier
 from support.waiting import until
 
 from cloud.api.accounts.accounts import Accounts
+from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import KeyId, Terms
 from cloud.api.accounts.money import nano
 from cloud.api.app import create_app
@@ -80,7 +81,7 @@ async def test_the_engines_count_is_what_is_paid(verifier: Verifier, tmp_path: P
         last = json.loads(lines[-2][6:])
         usage, cost = last["usage"], nano(last["nexus"]["cost"])
         assert cost == usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000
-        await until(lambda: accounts.ledger.spent(key) == cost)
+        await until(lambda: accounts.budgets.spent(key) == cost)
 
         seen = 0
         async with http.stream("POST", CHAT, json=body, headers=headers) as response:
@@ -89,17 +90,20 @@ async def test_the_engines_count_is_what_is_paid(verifier: Verifier, tmp_path: P
                 seen += '"content":"' in line
                 if seen == 3:
                     break
-        await until(lambda: accounts.ledger.spent(key) > cost)
-        broken = accounts.ledger.spent(key) - cost
-        await until(lambda: not accounts.ledger.waiting)
-        [left] = [charge for charge in await accounts.charges(key, 9) if charge.outcome == "left"]
+        await until(lambda: accounts.budgets.spent(key) > cost)
+        broken = accounts.budgets.spent(key) - cost
+
+        async def left_by_now() -> list[Charge]:
+            return [charge for charge in await accounts.charges(key, 9) if charge.outcome == "left"]
+
+        [left] = await until(left_by_now)
         assert left.prompt_tokens == usage["prompt_tokens"] and left.cost == broken
         secret = http.headers["authorization"].removeprefix("Bearer ")
         assert 2 <= left.completion_tokens < usage["completion_tokens"]
 
     async with gateway(verifier, tmp_path, secret) as (http, accounts, key):
-        assert accounts.ledger.spent(key) == cost + broken
+        assert accounts.budgets.spent(key) == cost + broken
         for _ in range(2):
             again = [line for line in (await http.post(CHAT, json=body, headers=headers)).text.split("\n") if line]
             assert text_of(again) == whole
-        await until(lambda: accounts.ledger.spent(key) == 2 * cost)
+        await until(lambda: accounts.budgets.spent(key) == 2 * cost)

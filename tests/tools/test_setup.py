@@ -193,6 +193,23 @@ def test_apt_is_updated_only_when_the_first_try_fails(monkeypatch: pytest.Monkey
     assert [command[-1] for command in run.asked] == ["libnuma1", "update", "libnuma1"]
 
 
+def test_postgresql_is_installed_for_the_tests_and_nothing_else_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found where Debian keeps it or on PATH; where it cannot be installed, set-up says so and goes on."""
+    monkeypatch.setattr(setup.shutil, "which", lambda _: None)
+    monkeypatch.setattr(setup, "POSTGRES", "/nowhere")
+    assert not setup.has_postgres()
+    run = Commands()
+    setup.install_test_programs(run)
+    assert run.asked == []
+    assert "postgresql" in run.said[0]
+    monkeypatch.setattr(setup.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(setup.os, "geteuid", lambda: 0)
+    assert setup.has_postgres()
+    run = Commands(0)
+    setup.install_test_programs(run)
+    assert run.asked[0][-1] == "postgresql"
+
+
 # --- installers ---------------------------------------------------------------------------------------
 
 

@@ -1,23 +1,32 @@
 """`nexus keys`: make, list and revoke API keys in a gateway's database."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 import typer
 
-from cloud.api.accounts.accounts import Statement
+from cloud.api.accounts.accounts import Statement, created
 from cloud.api.accounts.charges import month_of
-from cloud.api.accounts.keys import PRIVACIES, SCOPES, KeyId, new_key
+from cloud.api.accounts.keys import PRIVACIES, SCOPES, KeyId, NewKey, new_key
 from cloud.api.accounts.money import Nano
 from cloud.api.accounts.sql import SqlAccounts
-from cloud.api.accounts.terms import day, key_object, read_expiry, read_terms
-from cloud.api.settings_sources import SettingsInvalid, load
-from cloud.api.store.database import MEMORY, Database
-from shared.errors import ConfigError, NotFound
+from cloud.api.accounts.terms import day, key_object, read_expiry, read_key
+from cloud.api.audit.entry import Entry, actor_here
+from cloud.api.identity.account import email_of
+from cloud.api.identity.sql import SqlIdentity
+from cloud.api.store.commands import (
+    ConfigOption,
+    DatabaseOption,
+    JsonOption,
+    on_database,
+    print_json,
+    print_table,
+)
+from cloud.api.store.database import Database
+from shared.errors import NotFound
+from shared.ids import AccountId
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,15 +51,6 @@ Examples:
 )
 T = TypeVar("T")
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="The gateway's TOML file; without it gateway.toml in the Nexus settings folder."),
-]
-DatabaseOption = Annotated[
-    str | None, typer.Option(help="The gateway's database, if it is not the one that the settings name.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-
 
 @app.command()
 def create(
@@ -66,6 +66,10 @@ def create(
     budget: Annotated[str | None, typer.Option(help="Most that it may cost in a calendar month, dollars.")] = None,
     privacy: Annotated[
         str | None, typer.Option(help=f"Tier of requests that name none: {', '.join(PRIVACIES)}.")
+    ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(help="Whose it is, by id or e-mail address; that account pays. (default: the deployment's own)"),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the key and nothing else.")] = False,
     as_json: JsonOption = False,
@@ -90,11 +94,18 @@ def create(
         "concurrent_streams": streams,
         "monthly_budget": budget,
         "privacy": privacy,
+        "account": account,
     }
-    new = new_key(read_terms(given, now), now)
-    _run(config, database, lambda store: store.add(new))
+    terms, whose = read_key(given, now)
+
+    async def work(opened: Database) -> NewKey:
+        new = new_key(terms, now, await _find(opened, whose))
+        await SqlAccounts(opened).add(new, created(new.key, actor_here()))
+        return new
+
+    new = on_database(config, database, work)
     if as_json:
-        _print_json({**key_object(Statement(new.key, Nano(0)), now), "key": new.secret})
+        print_json({**key_object(Statement(new.key, Nano(0)), now), "key": new.secret})
     elif quiet:
         typer.echo(new.secret)
     else:
@@ -120,15 +131,12 @@ def list_keys(
     now = time.time()
     objects = [key_object(statement, now) for statement in _run(config, database, work)]
     if as_json:
-        _print_json(objects)
+        print_json(objects)
         return
     if not objects:
         typer.echo("There is no key yet: make one with `nexus keys create NAME`.")
         return
-    rows = [("id", "begins", "name", "state", "scopes", "limits", "spent this month"), *map(_row, objects)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(("id", "begins", "name", "state", "scopes", "limits", "spent this month"), [*map(_row, objects)])
 
 
 @app.command()
@@ -141,31 +149,26 @@ def revoke(
 
     Example: `nexus keys revoke key_0123456789abcdef`
     """
-    revoked = _run(config, database, lambda store: store.revoke(KeyId(key), int(time.time())))
+    at = int(time.time())
+    entry = Entry(at=at, actor=actor_here(), action="key.revoked", subject=key)
+    revoked = _run(config, database, lambda store: store.revoke(KeyId(key), at, entry))
     if revoked is None:
         raise NotFound(f"There is no key with the id {key[:60]!r}: `nexus keys list` shows them.")
     typer.echo(f"{revoked.id} ({revoked.terms.name}) is revoked.")
 
 
+async def _find(database: Database, whose: AccountId | None) -> AccountId | None:
+    """An account may be named by its e-mail address. Raises `NotFound`."""
+    if whose is None or "@" not in whose:
+        return whose
+    found = await SqlIdentity(database).account_of(email_of(whose))
+    if found is None:
+        raise NotFound(f"There is no account {whose[:60]!r}: `nexus accounts list` shows them.")
+    return found.id
+
+
 def _run(config: Path | None, address: str | None, work: Callable[[SqlAccounts], Awaitable[T]]) -> T:
-    """Open the database that settings or flag name, and do `work` there."""
-    if address is None:
-        try:
-            address = load(config, {}).settings.database
-        except SettingsInvalid as error:
-            raise ConfigError(" ".join(error.problems)) from None
-    if address == MEMORY:
-        raise ConfigError("The settings keep nothing on disk (`database` is :memory:): name a database for keys.")
-
-    async def opened() -> T:
-        database = Database(address)
-        await database.open()
-        try:
-            return await work(SqlAccounts(database))
-        finally:
-            await database.close()
-
-    return asyncio.run(opened())
+    return on_database(config, address, lambda database: work(SqlAccounts(database)))
 
 
 def _row(key: dict[str, Any]) -> tuple[str, ...]:
@@ -175,6 +178,7 @@ def _row(key: dict[str, Any]) -> tuple[str, ...]:
         "streams": key["concurrent_streams"],
         "until": day(key["expires_at"]) if key["expires_at"] else None,
         "privacy": key["privacy"],
+        "account": key["account"],
     }
     budget = "" if key["monthly_budget"] is None else f" of ${key['monthly_budget']}"
     return (
@@ -186,7 +190,3 @@ def _row(key: dict[str, Any]) -> tuple[str, ...]:
         ", ".join(f"{name} {value}" for name, value in limits.items() if value is not None) or "none",
         f"${key['spent_this_month']}{budget}",
     )
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())

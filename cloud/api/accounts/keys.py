@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NewType, get_args
 
 from cloud.api.accounts.money import Nano
+from shared.ids import AccountId
 
 KeyId = NewType("KeyId", str)
 """The public name of a key; it opens nothing."""
@@ -50,6 +51,8 @@ class ApiKey:
     revoked_at: int | None = None
     in_settings: bool = False
     """Given in the gateway's settings: without limits, and not to be revoked through the API."""
+    account: AccountId | None = None
+    """Whose it is, and who pays for what it does; none = the deployment's own."""
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.terms.scopes
@@ -72,12 +75,17 @@ class NewKey:
         return digest(self.secret.encode())
 
 
-def new_key(terms: Terms, now: float) -> NewKey:
-    """`nx_` and 32 random bytes in base64url (RFC 4648, section 5, without padding)."""
-    secret = PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
+def new_key(terms: Terms, now: float, account: AccountId | None = None) -> NewKey:
+    """A key with a fresh secret."""
+    secret = new_secret(PREFIX)
     start = secret[: len(PREFIX) + _SHOWN]
-    key = ApiKey(id=KeyId(f"key_{secrets.token_hex(8)}"), start=start, terms=terms, created_at=int(now))
-    return NewKey(key, secret)
+    id_ = KeyId(f"key_{secrets.token_hex(8)}")
+    return NewKey(ApiKey(id=id_, start=start, terms=terms, created_at=int(now), account=account), secret)
+
+
+def new_secret(prefix: str) -> str:
+    """The prefix and 32 random bytes in base64url (RFC 4648, section 5, without padding)."""
+    return prefix + base64.urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
 
 
 def key_in_settings(secret: str) -> ApiKey:

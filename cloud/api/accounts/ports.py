@@ -7,6 +7,7 @@ from typing import Protocol
 from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import ApiKey, KeyId, NewKey
 from cloud.api.accounts.money import Nano
+from cloud.api.audit.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,14 @@ class Changes:
 class AccountStore(Protocol):
     """Every method may raise `shared.errors.Unavailable`; nothing was done then, or all of it."""
 
-    async def add(self, new: NewKey) -> None: ...
+    async def add(self, new: NewKey, entry: Entry | None = None) -> None:
+        """`entry` is written to the audit log together with the key. Raises `NotFound` when the key's account does not
+        exist, and `Forbidden` when it may have no keys.
+        """
+        ...
 
-    async def revoke(self, key: KeyId, at: int) -> ApiKey | None:
-        """The revoked key; none when there is no such key. A second time changes nothing."""
+    async def revoke(self, key: KeyId, at: int, entry: Entry | None = None) -> ApiKey | None:
+        """The revoked key; none when there is no such key. A second time changes and writes nothing."""
         ...
 
     async def changes(self, since: int) -> Changes:

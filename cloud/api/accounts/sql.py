@@ -12,8 +12,14 @@ from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import SCOPES, ApiKey, KeyId, NewKey, Privacy, Terms
 from cloud.api.accounts.money import Nano
 from cloud.api.accounts.ports import Changes
+from cloud.api.audit.entry import Entry
+from cloud.api.audit.sql import append
 from cloud.api.store.database import Database
-from cloud.api.store.tables import API_KEYS, COUNTERS, SPENDING, USAGE
+from cloud.api.store.identity_tables import PEOPLE
+from cloud.api.store.revisions import next_revision
+from cloud.api.store.tables import API_KEYS, SPENDING, USAGE
+from shared.errors import Forbidden, NotFound
+from shared.ids import AccountId
 
 _COUNTER = "api_keys"
 _SHARED = [f.name for f in fields(Terms) if f.name != "scopes"]
@@ -26,20 +32,25 @@ class SqlAccounts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, new: NewKey) -> None:
+    async def add(self, new: NewKey, entry: Entry | None = None) -> None:
         async def work(connection: AsyncConnection) -> None:
-            await connection.execute(insert(API_KEYS).values(**_values(new), revision=await _next(connection)))
+            if new.key.account is not None:
+                await _check_holder(connection, new.key.account)
+            revision = await next_revision(connection, _COUNTER)
+            await connection.execute(insert(API_KEYS).values(**_values(new), revision=revision))
+            await append(connection, entry)
 
         await self._database.write(work)
 
-    async def revoke(self, key: KeyId, at: int) -> ApiKey | None:
+    async def revoke(self, key: KeyId, at: int, entry: Entry | None = None) -> ApiKey | None:
         async def work(connection: AsyncConnection) -> ApiKey | None:
             this = API_KEYS.c.id == key
-            found = (await connection.execute(select(API_KEYS).where(this))).one_or_none()
+            found = (await connection.execute(select(API_KEYS).where(this).with_for_update())).one_or_none()
             if found is None:
                 return None
             if found.revoked_at is None:
-                revision = await _next(connection)
+                await append(connection, entry)
+                revision = await next_revision(connection, _COUNTER)
                 await connection.execute(update(API_KEYS).where(this).values(revoked_at=at, revision=revision))
                 found = (await connection.execute(select(API_KEYS).where(this))).one()
             return _key(found)
@@ -55,21 +66,7 @@ class SqlAccounts:
         return await self._database.read(work)
 
     async def record(self, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
-        async def work(connection: AsyncConnection) -> Mapping[tuple[KeyId, str], Nano]:
-            told = {charge.request_id: charge for charge in charges}
-            known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
-            for request_id in known.scalars():
-                del told[request_id]
-            if told:
-                await connection.execute(insert(USAGE), [_row(charge) for charge in told.values()])
-            by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
-            for charge in told.values():
-                by_month[charge.key_id, charge.month].append(charge)
-            for (key, month), new in by_month.items():
-                await _sum_up(connection, key, month, new)
-            return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
-
-        return await self._database.write(work)
+        return await self._database.write(lambda connection: write_charges(connection, charges))
 
     async def spending(self, month: str) -> Mapping[KeyId, Nano]:
         async def work(connection: AsyncConnection) -> Mapping[KeyId, Nano]:
@@ -87,13 +84,44 @@ class SqlAccounts:
         return await self._database.read(work)
 
 
-async def _next(connection: AsyncConnection) -> int:
-    """The next revision. Whoever takes one holds its row until the commit, so that revisions appear in order."""
-    mine = COUNTERS.c.name == _COUNTER
-    more = update(COUNTERS).where(mine).values(value=COUNTERS.c.value + 1)
-    if not (await connection.execute(more)).rowcount:
-        await connection.execute(insert(COUNTERS).values(name=_COUNTER, value=1))
-    return int((await connection.execute(select(COUNTERS.c.value).where(mine))).scalar_one())
+async def _check_holder(connection: AsyncConnection, account: AccountId) -> None:
+    """The row is held until the commit, so that no account is disabled while it gets a key."""
+    mine = select(PEOPLE.c.state, PEOPLE.c.roles).where(PEOPLE.c.id == account).with_for_update(read=True)
+    found = (await connection.execute(mine)).one_or_none()
+    if found is None:
+        raise NotFound(f"There is no account {account}.")
+    if found.state != "active" or "developer" not in found.roles.split():
+        raise Forbidden(f"The account {account} may have no API keys: it is disabled, or no developer's.")
+
+
+async def revoke_of(connection: AsyncConnection, account: AccountId, at: int) -> list[KeyId]:
+    """Revoke every key of an account in a transaction; gives those that were not revoked before."""
+    this = (API_KEYS.c.account == account) & API_KEYS.c.revoked_at.is_(None)
+    # The rows first: whoever revokes one key takes them in this order, too.
+    keys = [
+        KeyId(each)
+        for each in (await connection.execute(select(API_KEYS.c.id).where(this).with_for_update())).scalars()
+    ]
+    if keys:
+        revision = await next_revision(connection, _COUNTER)
+        await connection.execute(update(API_KEYS).where(this).values(revoked_at=at, revision=revision))
+    return keys
+
+
+async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) -> Mapping[tuple[KeyId, str], Nano]:
+    """As `AccountStore.record`, as a part of a transaction that does more."""
+    told = {charge.request_id: charge for charge in charges}
+    known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
+    for request_id in known.scalars():
+        del told[request_id]
+    if told:
+        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
+    by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
+    for charge in told.values():
+        by_month[charge.key_id, charge.month].append(charge)
+    for key, month in sorted(by_month):
+        await _sum_up(connection, key, month, by_month[key, month])
+    return {place: await _sum(connection, *place) for place in {(c.key_id, c.month) for c in charges}}
 
 
 async def _sum_up(connection: AsyncConnection, key: KeyId, month: str, charges: Sequence[Charge]) -> None:
@@ -123,6 +151,7 @@ def _values(new: NewKey) -> dict[str, Any]:
         "scopes": " ".join(sorted(terms.scopes)),
         "created_at": key.created_at,
         "revoked_at": key.revoked_at,
+        "account": key.account,
         **{name: getattr(terms, name) for name in _SHARED},
     }
 
@@ -133,7 +162,14 @@ def _key(row: Row[Any]) -> ApiKey:
     if shared["privacy"] is not None and shared["privacy"] not in get_args(Privacy):
         shared["privacy"] = "verifier_only"  # of a newer version: the narrowest there is
     terms = Terms(scopes=scopes, **shared)
-    return ApiKey(id=KeyId(row.id), start=row.start, terms=terms, created_at=row.created_at, revoked_at=row.revoked_at)
+    return ApiKey(
+        id=KeyId(row.id),
+        start=row.start,
+        terms=terms,
+        created_at=row.created_at,
+        revoked_at=row.revoked_at,
+        account=None if row.account is None else AccountId(row.account),
+    )
 
 
 def _row(charge: Charge) -> dict[str, Any]:

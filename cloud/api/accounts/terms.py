@@ -5,13 +5,14 @@ import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from cloud.api.accounts.accounts import Statement
 from cloud.api.accounts.keys import DEFAULT_SCOPES, SCOPES, Privacy, Scope, Terms
 from cloud.api.accounts.money import Nano, dollars, nano
-from cloud.api.bodies import shown, words
+from cloud.api.bodies import validated
 from shared.errors import InvalidInput
+from shared.ids import AccountId
 
 MOST = 10**9
 """Largest limit that can be set."""
@@ -50,22 +51,46 @@ class TermsInput(BaseModel):
         return value
 
     def to_terms(self) -> Terms:
-        given = self.model_dump(exclude={"scopes", "monthly_budget"})
+        given = self.model_dump(exclude={"scopes", "monthly_budget", "account"})
         budget = Nano(nano(self.monthly_budget)) if self.monthly_budget is not None else None
         scopes = frozenset(self.scopes) if self.scopes else DEFAULT_SCOPES
         return Terms(**given, scopes=scopes, monthly_budget=budget)
 
 
+class KeyInput(TermsInput):
+    """The same as an operator gives it: with whose the key is."""
+
+    account: Annotated[str, Field(min_length=1, max_length=254)] | None = None
+    """Id of an account; without it the key is the deployment's own."""
+
+
 def read_terms(data: dict[str, Any], now: float) -> Terms:
     """Raises `InvalidInput` that names the first field that is wrong."""
-    try:
-        terms = TermsInput.model_validate(data).to_terms()
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = shown(str(first["loc"][0]))
-        if first["type"] == "extra_forbidden":
-            raise InvalidInput(f"Unknown parameter: `{name}`.", param=name) from None
-        raise InvalidInput(f"Invalid value for `{name}`: {words(first)}", param=name) from None
+    return _in_future(validated(TermsInput, data).to_terms(), now)
+
+
+def read_key(data: dict[str, Any], now: float) -> tuple[Terms, AccountId | None]:
+    """Terms, and the account that the key is for, as an operator gives them. Raises as `read_terms` does."""
+    given = validated(KeyInput, data)
+    terms = _in_future(given.to_terms(), now)
+    if given.account is None:
+        return terms, None
+    return no_admins(terms), AccountId(given.account)
+
+
+def read_own_terms(data: dict[str, Any], now: float) -> Terms:
+    """As `read_terms`, for a key that an account makes for itself. Also raises `InvalidInput` for the scope admin."""
+    return no_admins(read_terms(data, now))
+
+
+def no_admins(terms: Terms) -> Terms:
+    """Raises `InvalidInput` for the scope admin, which no key of an account has."""
+    if "admin" in terms.scopes:
+        raise InvalidInput("A key of an account cannot have the scope `admin`: operators sign in.", param="scopes")
+    return terms
+
+
+def _in_future(terms: Terms, now: float) -> Terms:
     if terms.expires_at is not None and terms.expires_at <= now:
         raise InvalidInput("`expires_at` is in the past.", param="expires_at")
     return terms
@@ -102,6 +127,7 @@ def key_object(statement: Statement, now: float) -> dict[str, Any]:
         "monthly_budget": None if terms.monthly_budget is None else dollars(terms.monthly_budget),
         "spent_this_month": dollars(statement.spent),
         "privacy": terms.privacy,
+        "account": key.account,
     }
 
 

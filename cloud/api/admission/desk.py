@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 from cloud.api.accounts.charges import Charge
 from cloud.api.accounts.keys import ApiKey, KeyId
-from cloud.api.accounts.ledger import Ledger
 from cloud.api.accounts.money import Nano, dollars
 from cloud.api.accounts.prices import FREE, Price
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.meter import Meter
 from cloud.api.admission.ticket import Ask, Terms, Ticket
+from cloud.api.ledger.bookkeeper import Bookkeeper
 from shared.errors import InvalidInput
 
 
@@ -20,7 +20,7 @@ class Desk:
 
     def __init__(
         self,
-        ledger: Ledger,
+        bookkeeper: Bookkeeper,
         gate: Gate,
         prices: Mapping[str, Price],
         *,
@@ -30,7 +30,7 @@ class Desk:
         terms: Callable[[str], Terms] = lambda _: Terms(),
     ) -> None:
         self.gate = gate
-        self._ledger = ledger
+        self._bookkeeper = bookkeeper
         self._prices = prices
         self._clock = clock
         self._monotonic = monotonic
@@ -60,7 +60,8 @@ class Desk:
         ever have) or `Unavailable`.
         """
         price, meter, estimate = self.price(ask.model), self._meter(key), ask.estimate()
-        hold = self._ledger.reserve(key, Nano(max(price.worst(ask.bounds()) - ask.credit, 0)))
+        worst = Nano(max(price.worst(ask.bounds()) - ask.credit, 0))
+        hold = await self._bookkeeper.reserve(key, ask.request_id, worst)
         try:
             meter.take(ask.choices, estimate, self._monotonic())
             try:
@@ -69,14 +70,14 @@ class Desk:
                 meter.leave(ask.choices, estimate, 0, self._monotonic())
                 raise
         except BaseException:
-            self._ledger.release(hold)
+            self._bookkeeper.release(hold)
             raise
         return Ticket(
             ask,
             key,
             price,
             hold=hold,
-            ledger=self._ledger,
+            bookkeeper=self._bookkeeper,
             meter=meter,
             gate=self.gate,
             clock=self._clock,

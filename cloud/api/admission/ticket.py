@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from cloud.api.accounts.charges import Charge, Outcome, Used
 from cloud.api.accounts.keys import ApiKey
-from cloud.api.accounts.ledger import Hold, Ledger
 from cloud.api.accounts.money import NOTHING, Nano
 from cloud.api.accounts.prices import Bounds, Price
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.meter import Meter
+from cloud.api.ledger.bookkeeper import Bookkeeper, Hold
 from cloud.api.ledger.settlement import NodeShare, Settlement
 from cloud.api.market.bound import Claim
 from shared.ids import ModelName
@@ -74,7 +74,7 @@ class Ticket:
         price: Price,
         *,
         hold: Hold,
-        ledger: Ledger,
+        bookkeeper: Bookkeeper,
         meter: Meter,
         gate: Gate,
         clock: Callable[[], float],
@@ -86,7 +86,7 @@ class Ticket:
         self._key = key
         self._price = price
         self._hold = hold
-        self._ledger = ledger
+        self._bookkeeper = bookkeeper
         self._meter = meter
         self._gate = gate
         self._clock = clock
@@ -123,13 +123,13 @@ class Ticket:
         )
         self.settlement = Settlement(
             charge=self.charge,
-            account=None,
+            account=self._key.account,
             target=ModelName(self._ask.model),
             price_version=self._terms.price_version,
             rates_version=self._terms.rates_version,
             shares=self._terms.shares(self._price, self.charge, claims),
         )
-        self._ledger.settle(self._hold, self.charge)
+        self._bookkeeper.settle(self._hold, self.settlement)
         estimate = self._ask.estimate()
         self._meter.leave(self._ask.choices, estimate, used.prompt + used.completion, self._monotonic())
         self._gate.leave(self._ask.choices, estimate)

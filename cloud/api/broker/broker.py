@@ -112,7 +112,7 @@ class Broker:
                 self._minute(at, now, out)
             case ev.BookChanged(book):
                 if self.market is not None:
-                    self.market.book = book
+                    self.market.reprice(book)
             case ev.RecordsLoaded():
                 self._loaded(event, now)
             case ev.SharesSettled(shares):
@@ -592,10 +592,14 @@ class Broker:
         """A slot is free: streams that no node drafts for may have it."""
         if not any(node.available for node in self.nodes.values()):
             return
+        nobody: set[str] = set()
+        """Endpoints for whose streams there is no node: what one is not given, no other is."""
         for stream in self.streams.values():
-            if not stream.tapes:
+            if not stream.tapes and stream.endpoint not in nobody:
                 self._assign(stream, 1, now, out)
                 self._policy(stream, out)
+                if stream.draftable and not stream.tapes and len(stream.tokens) <= self.settings.max_open_tokens:
+                    nobody.add(stream.endpoint)
 
     def _policy(self, stream: Stream, out: Commands) -> None:
         """Tell the verifier how long the stream may wait, when that changed: not at all while nobody drafts for it."""
@@ -606,10 +610,14 @@ class Broker:
             stream.wait_ms = wait_ms
             out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(stream)))
 
+    def _targets(self) -> dict[ModelName, str]:
+        """Fingerprint of each model that is served."""
+        return {verifier.model: verifier.fingerprint for verifier in self.verifiers.values()}
+
     def _demands(self, out: Commands) -> None:
         if not self._changed:
             return
-        targets = {verifier.model: verifier.fingerprint for verifier in self.verifiers.values()}
+        targets = self._targets()
         for node in [self.nodes[node_id] for node_id in sorted(self._changed & self.nodes.keys())]:
             if self.market is None:
                 reason = demand(node, targets.values())
@@ -636,10 +644,12 @@ class Broker:
     def _minute(self, at: int, now: float, out: Commands) -> None:
         if self.market is None:
             return
+        targets = self._targets()
         for node in self.nodes.values():
             tally = self.market.tally(node.node)
             tally.owner = self.market.traders[node.node].owner
             tally.streams = max(tally.streams, len(node.open))
+            tally.explain(*market_demand(node, targets, self.market))
         quarantines = tuple(
             Quarantine(node, int(at + record.refused_until - now), record.refusals, record.why)
             for node, record in self.records.refusals()

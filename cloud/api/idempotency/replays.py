@@ -23,6 +23,8 @@ BATCH = 50
 """Answers in one transaction."""
 BACKLOG_BYTES = 64 << 20
 """Most that waits to be stored; beyond it answers without an `Idempotency-Key` are not stored."""
+MOST_FRUITLESS = 10_000
+"""Requests that came to nothing, remembered for their retries."""
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +75,8 @@ class Replays:
         self._claims: dict[bytes, Attempt] = {}
         self._attempts: dict[bytes, list[Attempt]] = {}
         """Without an `Idempotency-Key`, by fingerprint: at work, or ended and not yet stored."""
+        self._fruitless: dict[bytes, float] = {}
+        """When an attempt last came to nothing, by fingerprint: its retry is about none that ended before."""
         self._unstored: deque[Attempt] = deque()
         self._unstored_bytes = 0
         self._more = asyncio.Event()
@@ -138,7 +142,9 @@ class Replays:
             content=content,
         )
         before, attempt.row = attempt.row, done
-        if done.claim is not None:
+        if done.claim is None:
+            self._fruitless.pop(done.fingerprint, None)
+        else:
             try:
                 await self._store.keep([done])
             except NexusError as error:
@@ -157,6 +163,8 @@ class Replays:
             billed = Nano(row.billed + paid)
             expires = int(now + self._keep_s(row))
             attempt.row = row = replace(row, state="left", ended_at=int(now), expires_at=expires, billed=billed)
+            if row.claim is None and not billed:
+                self._came_to_nothing(row.fingerprint, now)
         attempt.over.set()
         if row.claim is None:
             self._store_later(attempt)
@@ -212,7 +220,7 @@ class Replays:
 
     async def _at_work(self, fingerprint: bytes, retry: int) -> Recording | Kept | None:
         """What this process has of it: best one that nobody reads any more, as a client that retries has given up."""
-        while candidates := [each for each in self._attempts.get(fingerprint, ()) if each.row.retries < retry]:
+        while candidates := [each for each in self._attempts.get(fingerprint, ()) if self._fits(each, retry)]:
             best = max(candidates, key=lambda each: (each.recording.readers == 0, each.row.retries))
             if best.storing:
                 await best.settled.wait()  # and look again: it is the store's to give by then
@@ -228,9 +236,24 @@ class Replays:
             return best.recording
         return None
 
+    def _fits(self, attempt: Attempt, retry: int) -> bool:
+        since = self._fruitless.get(attempt.row.fingerprint)
+        if since is None or attempt.storing:
+            return attempt.row.retries < retry
+        ended = attempt.row.ended_at
+        return attempt.row.retries < retry and (not attempt.recording.readers if ended is None else ended >= since)
+
+    def _came_to_nothing(self, fingerprint: bytes, now: float) -> None:
+        self._fruitless.pop(fingerprint, None)
+        self._fruitless[fingerprint] = now
+        oldest = next(iter(self._fruitless))
+        if len(self._fruitless) > MOST_FRUITLESS or self._fruitless[oldest] < now - self._settings.retry_window_s:
+            del self._fruitless[oldest]
+
     async def _stored(self, fingerprint: bytes, retry: int) -> Kept | None:
+        since = max(self._clock() - self._settings.retry_window_s, self._fruitless.get(fingerprint, 0.0))
         try:
-            return await self._store.match(fingerprint, self._clock() - self._settings.retry_window_s, retry)
+            return await self._store.match(fingerprint, since, retry)
         except NexusError as error:
             log.warning("stored answers cannot be read", error=str(error))
             return None

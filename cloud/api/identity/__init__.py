@@ -1,1 +1,1 @@
-"""Who is who: people's accounts and roles, sign-in, pairing of nodes by device code, and the audit log."""
+"""Who is who: people's accounts and roles, sign-in and sessions, and pairing of nodes by device code."""

@@ -1,1 +1,1 @@
-"""The double-entry ledger: reservations, settlements, holds and payouts as balanced events, never changed afterwards."""
+"""The double-entry ledger: money set aside, settled, held and paid out, as balanced events that are never changed."""

@@ -118,7 +118,6 @@ def set_price(
 @app.command()
 def rates(
     share: Annotated[int | None, typer.Option(help="Most that nodes get of a request's output, basis points.")] = None,
-    hold_days: Annotated[int | None, typer.Option(help="Days that an owner's money is pending.")] = None,
     verifier: Annotated[str | None, typer.Option(help="Dollars for an hour of a verifier.")] = None,
     tariff: Annotated[str | None, typer.Option(help="Dollars for a kilowatt-hour, assumed of owners.")] = None,
     millijoules: Annotated[int | None, typer.Option(help="Of an accepted token, assumed of nodes.")] = None,
@@ -134,7 +133,7 @@ def rates(
     """
     now = int(time.time())
     current = _run(config, database, lambda store: store.book()).rate(now)
-    given: dict[str, Any] = {"share": share, "hold_days": hold_days, "millijoules": millijoules, "margin": margin}
+    given: dict[str, Any] = {"share": share, "millijoules": millijoules, "margin": margin}
     if verifier is not None:
         given["verifier"] = Pico(_money(verifier, PICO_PLACES) // 3600)
     if tariff is not None:

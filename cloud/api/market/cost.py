@@ -12,8 +12,9 @@ from collections.abc import Mapping
 BILLION = 1_000_000_000
 SIZES = tuple(2**power for power in range(15))
 """Tokens of a step that are told apart; what lies between is interpolated."""
-LEARN = 16
-"""A measured step moves what is known of its size by one part in so many."""
+FASTER, SLOWER = 16, 64
+"""A measured step that was faster than known moves it by one part in so many, one that was slower by fewer: steps with a
+prompt in them take longer and can't be told from here, so the lower part of what is seen counts."""
 OUTLIER = 4
 """A step that took so many times longer than known counts as that: a prefill or another program was in it."""
 
@@ -46,7 +47,8 @@ class StepCosts:
             self._seen[size] = ns
         else:
             bounded = min(max(ns * known // self.ns(tokens), known // OUTLIER), known * OUTLIER)
-            self._seen[size] = max(known + (bounded - known) // LEARN, 1)
+            part = FASTER if bounded < known else SLOWER
+            self._seen[size] = max(known + (bounded - known) // part, 1)
         self._settle()
 
     def ns(self, tokens: int) -> int:

@@ -22,7 +22,7 @@ class Rates:
     share: int = 6_000
     """Basis points of a request's output cost that its nodes may get at most."""
     hold_days: int = 7
-    """How long an owner's money is pending, during which a charge may still be disputed."""
+    """How long an owner's money is pending: the ledger's setting, noted with the rates that it went with."""
     verifier: Pico = _UNKNOWN
     """Pico-dollars for one second of a verifier; 0 = not known, and `worth` falls back on the customer's price."""
     tariff: Nano = _TARIFF
@@ -64,12 +64,14 @@ class PriceBook:
     prices: tuple[PriceVersion, ...] = ()
     rates: tuple[RatesVersion, ...] = ()
     _by_model: dict[str, tuple[PriceVersion, ...]] = field(init=False, compare=False, repr=False, hash=False)
+    _in_time: tuple[RatesVersion, ...] = field(init=False, compare=False, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         by_model: dict[str, list[PriceVersion]] = {}
         for version in sorted(self.prices, key=lambda v: v.since):
             by_model.setdefault(version.model, []).append(version)
         object.__setattr__(self, "_by_model", {model: tuple(found) for model, found in by_model.items()})
+        object.__setattr__(self, "_in_time", tuple(sorted(self.rates, key=lambda v: v.since)))
 
     def price(self, model: str, at: float) -> PriceVersion:
         """A model without a price is free."""
@@ -78,7 +80,7 @@ class PriceBook:
 
     def rate(self, at: float) -> RatesVersion:
         """The defaults of `Rates` where nobody has set any."""
-        found = [version for version in sorted(self.rates, key=lambda v: v.since) if version.since <= at]
+        found = [version for version in self._in_time if version.since <= at]
         return found[-1] if found else RatesVersion("default", 0, Rates())
 
     def models(self) -> tuple[str, ...]:

@@ -150,11 +150,19 @@ class Market:
         self._reputations: dict[tuple[NodeId, ModelName], Reputation] = {}
         self._stored: dict[tuple[NodeId, ModelName], Standing] = {}
         self._tallies: dict[NodeId, Tally] = {}
+        self._asks: dict[NodeId, Pico] = {}
+        self._rates: dict[tuple[NodeId, ModelName, int], float] = {}
+        """Asks and expected rates hold for a minute, as prices do: a broker with many nodes asks for them all the time."""
+
+    def reprice(self, book: PriceBook) -> None:
+        """Prices or rates have new versions. Spot prices of the minute that runs stay."""
+        self.book = book
 
     # --- nodes ---------------------------------------------------------------------------------
 
     def joined(self, node: NodeId, owner: AccountId | None, streams: int, ask: Pico | None) -> None:
         self.traders[node] = Trader(node, owner, streams, ask)
+        self._asks.pop(node, None)
 
     def gone(self, node: NodeId) -> None:
         self.traders.pop(node, None)
@@ -191,10 +199,12 @@ class Market:
 
     def ask(self, node: NodeId) -> Pico:
         """What the node wants for a marginal token: what it said, else its energy at the assumed tariff."""
-        trader = self.traders[node]
-        if trader.ask is not None:
-            return trader.ask
-        return default_ask(self.book.rate(self.at).rates, trader.meter.millijoules_per_accepted)
+        if node not in self._asks:
+            trader = self.traders[node]
+            rates = self.book.rate(self.at).rates
+            energy = default_ask(rates, trader.meter.millijoules_per_accepted)
+            self._asks[node] = energy if trader.ask is None else trader.ask
+        return self._asks[node]
 
     # --- prices --------------------------------------------------------------------------------
 
@@ -246,10 +256,13 @@ class Market:
 
     def rate(self, node: NodeId, model: ModelName, k: int) -> float:
         """Marginal tokens a second that one stream may expect of the node."""
-        floor, reputation = self.floor(model), self.reputation(node, model)
-        response_s = (reputation.response_ms(0.5) or 0.0) / 1_000.0
-        rate = accepted_per_s(reputation.acceptance, k, floor.step_s(), response_s, floor.baseline_per_step())
-        return rate * reputation.reliability
+        place = node, model, k
+        if place not in self._rates:
+            floor, reputation = self.floor(model), self.reputation(node, model)
+            response_s = (reputation.response_ms(0.5) or 0.0) / 1_000.0
+            rate = accepted_per_s(reputation.acceptance, k, floor.step_s(), response_s, floor.baseline_per_step())
+            self._rates[place] = rate * reputation.reliability
+        return self._rates[place]
 
     def objection(self, node: NodeId, model: ModelName) -> DemandReason | None:
         """Why the node is given no paid stream of the model; none when it may be."""
@@ -297,6 +310,8 @@ class Market:
             floor.next_minute()
             floor.spot = None
         self._forget()
+        self._asks.clear()
+        self._rates.clear()
         report = MinuteReport(self.at, self.name, spots, minutes, standings)
         self._tallies = {}
         self.at = at

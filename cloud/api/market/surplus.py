@@ -60,7 +60,7 @@ def pick(
     good_share: float,
     rng: random.Random,
 ) -> NodeId | None:
-    """The node to ask; none where nobody has a surplus.
+    """The node to ask; none where everybody asks more than a token is worth.
 
     Good are candidates with at least `good_share` of the best surplus. Among them an owner is drawn first, so that
     several keys get one no more than one key does; then the least loaded of that owner's nodes. An owner who holds
@@ -73,7 +73,7 @@ def pick(
         good_share: from 0 to 1.
         rng: chance among equals.
     """
-    worthwhile = [each for each in candidates if each.surplus > 0]
+    worthwhile = [each for each in candidates if each.surplus >= 0]
     if not worthwhile:
         return None
     best = max(each.surplus for each in worthwhile)

@@ -34,8 +34,11 @@ class Listener(Protocol):
     def greeted(self, hello: Hello) -> None:
         """Raises a `NexusError` when a node that says this cannot be used."""
 
+    async def proved(self, node: NodeId) -> None:
+        """The node proved its key. Raises a `NexusError` when it may not connect all the same."""
+
     def joined(self, connection: "NodeConnection") -> None:
-        """The node proved its key, and its `Welcome` is on the way."""
+        """The node may connect, and its `Welcome` is on the way. Raises as `proved` does."""
 
     def received(self, connection: "NodeConnection", message: NodeMessage) -> None: ...
 
@@ -48,7 +51,7 @@ class Listener(Protocol):
         """A draft arrived for a stream that is over."""
 
     def left(self, connection: "NodeConnection") -> None:
-        """Called once for each `joined`."""
+        """Called once for each `joined`, also for one that raised."""
 
 
 class NodeConnection:
@@ -169,6 +172,7 @@ class NodeConnection:
                 f"This gateway admits only nodes on its list, and key {hello.key.hex()} is not on it. "
                 "Ask the operator to add it."
             )
+        await self._listener.proved(self.node)
         per_s = self._settings.frames_per_s + self._settings.frames_per_stream_s * hello.streams
         self._rate = Budget(per_s * self._settings.frames_burst_s, per_s)
         self.send(Welcome(node=self.node, beat_s=self._settings.beat_s, frame_limit=self._settings.limits.node_frame))

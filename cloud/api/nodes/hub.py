@@ -12,6 +12,7 @@ from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
 from cloud.api.nodes.aliases import Aliases
 from cloud.api.nodes.connection import NodeConnection
+from cloud.api.nodes.register import Everybody, Register
 from cloud.api.nodes.settings import NodeSettings
 from shared.errors import LimitExceeded, LocalMisuse, NexusError, Unavailable
 from shared.ids import AccountId, GatewayId, NodeId
@@ -73,6 +74,17 @@ class NodeHub:
         self._nodes: dict[NodeId, NodeConnection] = {}
         self._aliases: dict[NodeConnection, Aliases] = {}
         self._stopping = False
+        self._register: Register = Everybody()
+
+    def guard(self, register: Register) -> None:
+        """From now on `register` says which nodes may be connected, and ends the connections of those that may not."""
+        self._register = register
+        self._owner = register.owner
+        register.on_revoked = self._turn_away
+
+    def _turn_away(self, node: NodeId, error: NexusError) -> None:
+        if (connection := self._nodes.get(node)) is not None:
+            connection.refuse(error)
 
     async def node_endpoint(self, websocket: WebSocket) -> None:
         """Serve one node until its connection ends."""
@@ -141,7 +153,14 @@ class NodeHub:
         if error := self._mismatch(hello.models):
             raise error
 
+    async def proved(self, node: NodeId) -> None:
+        if error := await self._register.check(node):
+            raise error
+
     def joined(self, connection: NodeConnection) -> None:
+        # Nothing is awaited from here to `_nodes`, so that no revocation comes in between.
+        if error := self._register.refusal(connection.node):
+            raise error
         older = self._nodes.get(connection.node)
         if older is not None:
             older.refuse(

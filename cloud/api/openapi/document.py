@@ -8,12 +8,14 @@ from typing import Any
 
 from cloud.api.openapi import errors, requests
 from cloud.api.openapi.extras import EXTRAS
-from cloud.api.openapi.operations import OPERATIONS, Operation, Told
+from cloud.api.openapi.operation import Operation, Told
+from cloud.api.openapi.operations import OPERATIONS
 from cloud.conformance.schemas.catalogue import SCHEMAS
 from cloud.conformance.schemas.shapes import plain
 
 Json = dict[str, Any]
 JSON, EVENTS, TEXT = "application/json", "text/event-stream", "text/plain"
+FORM, HTML = "application/x-www-form-urlencoded", "text/html"
 DESCRIPTION = """The API of OpenAI for chat completions, completions and models: change `base_url` and the key.
 
 Every error has one shape, `{"error": {"message", "type", "param", "code"}}`. In a request, `null` means that a field is
@@ -101,7 +103,8 @@ def document() -> Json:
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "An API key of this gateway."}
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key of this gateway."},
+                "session": {"type": "http", "scheme": "bearer", "description": "The token of who signed in."},
             },
             "schemas": {**bodies, **answers},
             "headers": HEADERS,
@@ -120,6 +123,8 @@ def _operation(operation: Operation, names: dict[str, str]) -> Json:
     }
     if operation.key != "needed":
         made["security"] = [] if operation.key == "free" else [{}, {"key": []}]
+    elif operation.by != "key":
+        made["security"] = [*([{"key": []}] if operation.by == "either" else []), {"session": []}]
     parameters = [
         {"name": name, "in": "path", "required": True, "description": told, "schema": {**_STRING, "minLength": 1}}
         for name, told in operation.path_parameters.items()
@@ -127,16 +132,23 @@ def _operation(operation: Operation, names: dict[str, str]) -> Json:
     parameters += [
         {"name": name, "in": "header", "required": False, **REQUEST_HEADERS[name]} for name in operation.headers
     ]
+    parameters += [
+        {"name": name, "in": "query", "required": False, "description": each.description, "schema": dict(each.schema)}
+        for name, each in operation.query.items()
+    ]
     if parameters:
         made["parameters"] = parameters
     if operation.request is not None:
         schema = {"$ref": f"#/components/schemas/{names[operation.request.__name__]}"}
         made["requestBody"] = {
             "required": True,
-            "content": {JSON: {"schema": schema, "examples": dict(operation.requests)}},
+            "content": {FORM if operation.form else JSON: {"schema": schema, "examples": dict(operation.requests)}},
         }
     responses = {str(status): _answer(told) for status, told in operation.answers.items()}
     responses |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(operation.errors)}
+    if operation.own_error is not None:
+        wrong = Told(description="What the node does next.", schema=operation.own_error, examples=operation.own_errors)
+        responses["400"] = _answer(wrong)
     made["responses"] = dict(sorted(responses.items()))
     return made
 
@@ -145,6 +157,8 @@ def _answer(told: Told) -> Json:
     content: Json = {}
     if told.text:
         content[TEXT] = {"schema": _STRING}
+    if told.html:
+        content[HTML] = {"schema": _STRING}
     if told.schema is not None:
         content[JSON] = {"schema": {"$ref": f"#/components/schemas/{told.schema}"}}
         if told.examples:

@@ -8,9 +8,9 @@ from shared.errors import NexusError, ProtocolError
 Json = dict[str, Any]
 _WORDS = {
     400: "The request is wrong; `param` names the field.",
-    401: "No API key, or one that is not known.",
+    401: "No API key or session, or one that is not known or over.",
     402: "The key's budget is spent.",
-    403: "The key may not do this.",
+    403: "The key, or the account, may not do this.",
     404: "No such address, model or object.",
     405: "The address does not take this method.",
     409: "The request is at odds with another one.",

@@ -228,6 +228,7 @@ _KEY: Json = {
     "monthly_budget": "12.50",
     "spent_this_month": "0.25",
     "privacy": None,
+    "account": None,
 }
 KEY_REQUESTS: dict[str, Json] = {
     "limited": {

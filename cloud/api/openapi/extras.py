@@ -1,6 +1,8 @@
 """Schemas of answers that OpenAI has none for: health, API keys, and this document itself."""
 
 from cloud.api.accounts.keys import SCOPES
+from cloud.api.openapi.money_schemas import MONEY_SCHEMAS
+from cloud.api.openapi.people_schemas import PEOPLE_SCHEMAS
 from cloud.conformance.schemas.shapes import BOOLEAN, COUNT, STRING, Schema, array, choice, const, nullable, record, ref
 
 _TIME: Schema = {"type": "integer", "description": "Unix time, seconds."}
@@ -22,9 +24,12 @@ _KEY: dict[str, Schema] = {
     "monthly_budget": nullable(_DOLLARS),
     "spent_this_month": _DOLLARS,
     "privacy": nullable(STRING),
+    "account": nullable({"type": "string", "description": "Whose it is; null: the deployment's own."}),
 }
 
 EXTRAS: dict[str, Schema] = {
+    **PEOPLE_SCHEMAS,
+    **MONEY_SCHEMAS,
     "ApiKey": record(_KEY),
     "NewApiKey": record({**_KEY, "key": {"type": "string", "description": "The secret, shown this once."}}),
     "ApiKeyList": record({"object": const("list"), "data": array(ref("ApiKey"))}),

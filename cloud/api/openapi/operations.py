@@ -1,54 +1,12 @@
 """Every HTTP operation of the gateway, with what the document says about it. A route without one fails a test."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from pydantic import BaseModel
-
-from cloud.api.accounts.terms import TermsInput
+from cloud.api.accounts.terms import KeyInput
 from cloud.api.openai.chat import CHAT_PATH, ChatRequest
 from cloud.api.openai.completions import COMPLETIONS_PATH, CompletionRequest
 from cloud.api.openapi import examples
-
-Json = dict[str, Any]
-OF_ALL = (500,)
-OF_A_KEY = (401, 403)
-OF_A_BODY = (400, 413)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """A successful answer: its schema in the catalogue, examples, and for a stream its chunks."""
-
-    description: str
-    schema: str | None = None
-    examples: Mapping[str, Json] = field(default_factory=dict)
-    chunk: str | None = None
-    chunks: tuple[Json, ...] = ()
-    headers: tuple[str, ...] = ()
-    text: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One method at one address."""
-
-    method: str
-    path: str
-    name: str
-    tag: str
-    summary: str
-    description: str
-    answers: Mapping[int, Told]
-    errors: tuple[int, ...] = ()
-    key: Literal["needed", "free", "depends"] = "needed"
-    """Whether an API key is needed; `depends`: on the settings."""
-    request: type[BaseModel] | None = None
-    requests: Mapping[str, Json] = field(default_factory=dict)
-    path_parameters: Mapping[str, str] = field(default_factory=dict)
-    headers: tuple[str, ...] = ()
-
+from cloud.api.openapi.money import MONEY
+from cloud.api.openapi.operation import OF_A_BODY, OF_A_KEY, OF_ALL, Operation, Told
+from cloud.api.openapi.people import PEOPLE
 
 _GENERATION = (*OF_A_BODY, *OF_A_KEY, 402, 404, 409, 429, 502, 503, *OF_ALL)
 _LIMITS = tuple(
@@ -129,8 +87,10 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/admin/keys",
         name="listKeys",
         tag="Keys",
+        by="either",
         summary="List all API keys",
-        description="Every key with its terms and what it has cost this month; no secrets. Needs the scope `admin`.",
+        description="Every key with its terms and what it has cost this month; no secrets. Needs the scope `admin`, "
+        "or an operator's session.",
         answers={200: Told(description="The list.", schema="ApiKeyList", examples=examples.KEY_LISTS)},
         errors=(*OF_A_KEY, 429, 503, *OF_ALL),
     ),
@@ -139,24 +99,30 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/admin/keys",
         name="createKey",
         tag="Keys",
+        by="either",
         summary="Create an API key",
-        description="`key` in the answer is the secret, which is shown this once. Needs the scope `admin`.",
-        request=TermsInput,
+        description="`key` in the answer is the secret, which is shown this once. Needs the scope `admin`, or an "
+        "operator's session.",
+        request=KeyInput,
         requests=examples.KEY_REQUESTS,
         answers={201: Told(description="The new key.", schema="NewApiKey", examples=examples.NEW_KEY_ANSWERS)},
-        errors=(*OF_A_BODY, *OF_A_KEY, 429, 503, *OF_ALL),
+        errors=(*OF_A_BODY, *OF_A_KEY, 404, 429, 503, *OF_ALL),
     ),
     Operation(
         method="delete",
         path="/admin/keys/{key}",
         name="revokeKey",
         tag="Keys",
+        by="either",
         summary="Revoke an API key",
-        description="It is refused from then on; a second time changes nothing. Needs the scope `admin`.",
+        description="It is refused from then on; a second time changes nothing. Needs the scope `admin`, or an "
+        "operator's session.",
         path_parameters={"key": "`id` of the key, not its secret."},
         answers={200: Told(description="The revoked key.", schema="ApiKey", examples=examples.KEY_ANSWERS)},
         errors=(400, *OF_A_KEY, 404, 429, 503, *OF_ALL),
     ),
+    *PEOPLE,
+    *MONEY,
     Operation(
         method="get",
         path="/health",

@@ -48,21 +48,31 @@ def _page(document: Json, path: str, method: str, operation: Json) -> str:
     if operation.get("security") == []:
         lines += ["No key is needed.", ""]
     else:
-        lines += ["The key goes into the header `Authorization: Bearer …`.", ""]
-    for place, title in (("path", "Path"), ("header", "Headers")):
+        lines += [f"{_token(operation)} goes into the header `Authorization: Bearer …`.", ""]
+    for place, title in (("path", "Path"), ("query", "Query"), ("header", "Headers")):
         if found := [each for each in operation.get("parameters", ()) if each["in"] == place]:
             lines += [f"## {title}", "", "| name | |", "|---|---|"]
             lines += [f"| `{each['name']}` | {each['description']} |" for each in found] + [""]
     if body := operation.get("requestBody"):
-        lines += _body(document, path, body["content"]["application/json"])
+        lines += _body(document, operation, path, body["content"])
     lines += _answers(document, operation)
     return "\n".join(lines)
 
 
-def _body(document: Json, path: str, content: Json) -> list[str]:
+def _token(operation: Json) -> str:
+    kinds = {name for each in operation.get("security", [{"key": []}]) for name in each}
+    if kinds == {"session"}:
+        return "The session's token"
+    return "The key, or an operator's session's token," if "session" in kinds else "The key"
+
+
+def _body(document: Json, operation: Json, path: str, contents: Json) -> list[str]:
+    [(kind, content)] = contents.items()
+    form = kind != "application/json"
     schemas = document["components"]["schemas"]
     top = name_of(content["schema"])
-    lines = ["## Body", "", *_table(schemas[top])]
+    told = ["A form (`application/x-www-form-urlencoded`):", ""] if form else []
+    lines = ["## Body", "", *told, *_table(schemas[top])]
     for name in _below(schemas, top):
         lines += [f"### {name}", ""]
         if told := schemas[name].get("description"):
@@ -72,12 +82,18 @@ def _body(document: Json, path: str, content: Json) -> list[str]:
     for each in content["examples"].values():
         body = json.dumps(each["value"], ensure_ascii=False, indent=2)
         lines += [f"{each['summary']}:", "", "```json", body, "```", ""]
-    first = json.dumps(next(iter(content["examples"].values()))["value"], ensure_ascii=False)
+    first = next(iter(content["examples"].values()))["value"]
     lines += ["With curl:", "", "```sh", f"curl http://127.0.0.1:8080{path} \\"]
+    if form:
+        fields = [f"--data-urlencode '{name}={value}'" for name, value in first.items()]
+        return [*lines, *(f"  {field} \\" for field in fields[:-1]), f"  {fields[-1]}", "```", ""]
+    token = "my-session" if _token(operation) == "The session's token" else "my-key"
+    headers = [] if operation.get("security") == [] else [f"-H 'Authorization: Bearer {token}'"]
+    headers.append("-H 'Content-Type: application/json'")
     return [
         *lines,
-        "  -H 'Authorization: Bearer my-key' -H 'Content-Type: application/json' \\",
-        f"  -d '{first}'",
+        f"  {' '.join(headers)} \\",
+        f"  -d '{json.dumps(first, ensure_ascii=False)}'",
         "```",
         "",
     ]

@@ -1,4 +1,4 @@
-"""`/admin/keys`: API keys over HTTP, for keys with the scope admin."""
+"""`/admin/keys`: API keys over HTTP, for operators who signed in and keys with the scope admin."""
 
 import time
 
@@ -8,10 +8,10 @@ from starlette.responses import Response
 from cloud.api.accounts.accounts import Accounts, Statement
 from cloud.api.accounts.keys import KeyId
 from cloud.api.accounts.money import Nano
-from cloud.api.accounts.terms import key_object, read_terms
+from cloud.api.accounts.terms import key_object, read_key
 from cloud.api.bodies import json_object
-from cloud.api.openai import sse
-from cloud.api.openai.objects import Json
+from cloud.api.routes.pages import answer
+from cloud.api.routes.signed_in import operator
 
 router = APIRouter(prefix="/admin/keys")
 
@@ -21,7 +21,7 @@ async def list_keys(request: Request) -> Response:
     """Every key with what it has cost this month; those of the settings too."""
     accounts: Accounts = request.app.state.accounts
     now = time.time()
-    return _json({"object": "list", "data": [key_object(each, now) for each in await accounts.statements()]})
+    return answer({"object": "list", "data": [key_object(each, now) for each in await accounts.statements()]})
 
 
 @router.post("")
@@ -30,18 +30,13 @@ async def create_key(request: Request) -> Response:
     accounts: Accounts = request.app.state.accounts
     data = json_object(await request.body())
     now = time.time()
-    new = await accounts.create(read_terms(data, now))
-    return _json({**key_object(Statement(new.key, Nano(0)), now), "key": new.secret}, 201)
+    new = await accounts.create(*read_key(data, now), by=operator(request))
+    return answer({**key_object(Statement(new.key, Nano(0)), now), "key": new.secret}, 201)
 
 
 @router.delete("/{key}")
 async def revoke_key(request: Request, key: str) -> Response:
     """The revoked key. A second time changes nothing."""
     accounts: Accounts = request.app.state.accounts
-    revoked = await accounts.revoke(KeyId(key))
-    return _json(key_object(Statement(revoked, accounts.ledger.spent(revoked.id)), time.time()))
-
-
-def _json(data: Json, status: int = 200) -> Response:
-    headers = {"cache-control": "no-store"}
-    return Response(sse.body(data), status, headers, media_type="application/json")
+    revoked = await accounts.revoke(KeyId(key), by=operator(request))
+    return answer(key_object(Statement(revoked, accounts.budgets.spent(revoked.id)), time.time()))

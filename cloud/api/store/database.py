@@ -32,7 +32,7 @@ class StoreFailed(Unavailable):
 
 
 class Database:
-    """`address` is a path of an SQLite file, or an SQLAlchemy URL (`sqlite+aiosqlite:///…`, `postgresql+asyncpg://…`).
+    """`address` is a path of an SQLite file, or an SQLAlchemy URL (`sqlite+aiosqlite:///…`, `postgresql+psycopg://…`).
 
     Work runs in a task of its own: a caller who is cancelled leaves it to end by itself, whole. Writes of one process
     wait for each other here, those of several in the database.
@@ -108,6 +108,11 @@ class Database:
 
     def _name(self) -> str:
         return str(self._file) if self._file is not None else self._url.rpartition("@")[2]
+
+
+def file_of(address: str) -> Path | None:
+    """The file of an SQLite database; none for another kind. Raises `ConfigError`."""
+    return _url(address)[1]
 
 
 def _url(address: str) -> tuple[str, Path | None]:

@@ -1,7 +1,6 @@
 """All tables together: whoever migrates or checks the database imports this."""
 
-from cloud.api.store.identity_tables import METADATA as METADATA
-from cloud.api.store.ledger_tables import METADATA as METADATA
-from cloud.api.store.market_tables import METADATA as METADATA
-from cloud.api.store.payout_tables import METADATA as METADATA
-from cloud.api.store.tables import METADATA as METADATA
+from cloud.api.store import identity_tables, ledger_tables, market_tables, payout_tables, tables
+from cloud.api.store.metadata import METADATA
+
+__all__ = ["METADATA", "identity_tables", "ledger_tables", "market_tables", "payout_tables", "tables"]

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-from cloud.api.store.metadata import METADATA
+from cloud.api.store.metadata import METADATA as METADATA
 
 COUNTERS: Final = Table(
     "counters",
@@ -41,8 +41,11 @@ API_KEYS: Final = Table(
     Column("privacy", String(20)),
     Column("revoked_at", BigInteger),
     Column("revision", BigInteger, nullable=False, index=True),
+    Column("account", String(40), index=True),
 )
-"""`revision` is the value of the counter `api_keys` at the row's last change."""
+"""`revision` is the value of the counter `api_keys` at the row's last change. Without an `account` a key belongs to the
+deployment itself.
+"""
 
 USAGE: Final = Table(
     "usage",

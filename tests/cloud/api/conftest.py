@@ -237,6 +237,9 @@ class NoNodes:
     async def node_endpoint(self, websocket: Any) -> None:
         await websocket.close()
 
+    def guard(self, register: Any) -> None:
+        pass
+
 
 @dataclass
 class FakeServed:

@@ -39,7 +39,7 @@ def make_key(gateway):
 
 async def charges(gateway, key):
     """What is recorded of a key's requests, newest first."""
-    await gateway.app.state.accounts.ledger.close()
+    await gateway.app.state.bookkeeper.flush()
     return list(await gateway.app.state.accounts.charges(KeyId(key), 99))
 
 
@@ -220,7 +220,7 @@ class TestDatabase:
         assert [answer.status_code for answer in answers] == [200] * 5
         assert {task.get_coro().__qualname__ for task in reads} <= {"KeyRing.run"}
         held.gate.set()
-        await until(lambda: not gateway.app.state.accounts.ledger.waiting)
+        await until(lambda: not gateway.app.state.bookkeeper.waiting)
         assert len(await charges(gateway, key)) == 5
 
 

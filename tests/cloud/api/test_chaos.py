@@ -127,7 +127,7 @@ async def test_whatever_callers_do(gateway, seed):
         await asyncio.gather(*(one(index) for index in range(CALLS)))
         await until(lambda: not desk.gate.requests and not replays._claims and not replays._attempts)
     assert (desk.gate.streams, desk.gate.tokens, desk.gate.waiting) == (0, 0, 0)
-    assert not accounts.ledger._held and all(meter.streams == 0 for meter in desk._meters.values())
+    assert not accounts.budgets._held and all(meter.streams == 0 for meter in desk._meters.values())
     assert all(handle.released.is_set() for handle in gateway.coordinator.handles.values())
 
     statuses = Counter(caller.status for *_, caller in callers)
@@ -135,7 +135,7 @@ async def test_whatever_callers_do(gateway, seed):
     for _, _, _, caller in callers:
         assert caller.status != 200 or not caller.complete or b'"error"' not in caller.content
 
-    await accounts.ledger.close()
+    await gateway.app.state.bookkeeper.flush()
     answers = defaultdict(set)
     for key, label, body, caller in callers:
         if label is not None and caller.status == 200 and caller.complete:

@@ -65,7 +65,7 @@ async def charged(gateway, key, *expected):
     be: costs, or outcomes and costs.
     """
     await until(lambda: not gateway.app.state.desk.gate.requests)
-    await gateway.app.state.accounts.ledger.close()
+    await gateway.app.state.bookkeeper.flush()
     charges = await gateway.app.state.accounts.charges(KeyId(key), 99)
     found = [(c.outcome, c.cost) if isinstance(expected[0], tuple) else c.cost for c in charges]
     assert sorted(found) == sorted(expected)
@@ -317,6 +317,22 @@ class TestRestart:
 
 class TestMarkedRetries:
     """A retry that the client's header marks gets the answer that was lost."""
+
+    @pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
+    async def test_of_a_refusal_is_not_given_an_older_answer(self, gateway, key, stored):
+        """The same question asked anew, refused, and retried: a new answer, not that of the first time."""
+        assert (await gateway.post(GOOD, headers=retry(0))).status_code == 200
+        if stored:
+            await until(lambda: not gateway.app.state.replays._attempts)
+        gateway.app.state.desk.gate.draining = True
+        check(await gateway.post(GOOD, headers=retry(0)), 503, "unavailable")
+        gateway.app.state.desk.gate.draining = False
+        again = await gateway.post(GOOD, headers=retry(1))
+        assert again.status_code == 200 and "idempotency-replayed" not in again.headers
+        assert len(gateway.verifier.requests) == 2
+        repeated = await gateway.post(GOOD, headers=retry(2))
+        assert repeated.content == again.content and repeated.headers["idempotency-replayed"] == "true"
+        await charged(gateway, key, COST, COST)
 
     async def test_equal_requests_are_not_retries(self, gateway, key):
         """Without the mark, and with a count of 0, each is answered anew, with a seed of its own."""

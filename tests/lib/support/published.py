@@ -18,6 +18,7 @@ _STREAMS: dict[str, tuple[Kind, str]] = {
     "/v1/chat/completions": ("chat", "ChatCompletion"),
     "/v1/completions": ("completion", "Completion"),
 }
+_DEVICE_FLOW = ("/v1/device/code", "/v1/device/token")
 
 
 @cache
@@ -131,6 +132,8 @@ class Published:
 
     @staticmethod
     def _name(path: str, status: int) -> str | None:
+        if status == 400 and path in _DEVICE_FLOW:
+            return None  # in OAuth's shape, which is in our own document only
         if status >= 400:
             return "Error"
         if path in _STREAMS:

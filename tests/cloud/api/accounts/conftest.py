@@ -31,13 +31,17 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sql"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def store(request, tmp_path):
-    """Both adapters."""
+    """All adapters."""
     if request.param == "memory":
         yield MemoryAccounts()
         return
-    database = Database(str(tmp_path / "accounts.db"))
+    if request.param == "sqlite":
+        address = request.getfixturevalue("sqlite_template").copy(tmp_path / "accounts.db")
+    else:
+        address = request.getfixturevalue("postgres_url")
+    database = Database(address)
     await database.open()
     yield SqlAccounts(database)
     await database.close()

@@ -10,13 +10,17 @@ from cloud.api.idempotency.sql import SqlAnswers
 from cloud.api.store.database import Database
 
 
-@pytest.fixture(params=["memory", "sql"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def store(request, tmp_path):
-    """Both adapters."""
+    """All adapters."""
     if request.param == "memory":
         yield MemoryAnswers()
         return
-    database = Database(str(tmp_path / "answers.db"))
+    if request.param == "sqlite":
+        address = request.getfixturevalue("sqlite_template").copy(tmp_path / "answers.db")
+    else:
+        address = request.getfixturevalue("postgres_url")
+    database = Database(address)
     await database.open()
     yield SqlAnswers(database)
     await database.close()

@@ -19,13 +19,17 @@ NOW = 1_796_000_000
 TRACES = Path(__file__).parents[4] / "bench/data/traces.jsonl"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MarketStore]:
     """All adapters."""
     if request.param == "memory":
         yield MemoryMarket()
         return
-    database = Database(str(tmp_path / "market.db"))
+    if request.param == "sqlite":
+        address = request.getfixturevalue("sqlite_template").copy(tmp_path / "market.db")
+    else:
+        address = request.getfixturevalue("postgres_url")
+    database = Database(address)
     await database.open()
     yield SqlMarket(database)
     await database.close()

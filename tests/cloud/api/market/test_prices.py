@@ -186,10 +186,10 @@ def choose(candidates: list[Candidate], streams: dict[Any, int] | None = None, s
 
 
 def test_chance_decides_among_good_ones() -> None:
-    """Those near the best are all drawn; a poor one never, nor one without a surplus."""
+    """Those near the best are all drawn; a poor one never, nor one that asks more than a token is worth."""
     nodes = [candidate("a", 10, "acct_a"), candidate("b", 8, "acct_b"), candidate("c", 5, "acct_c")]
     assert {choose(nodes, seed=seed) for seed in range(50)} == {"a", "b"}
-    assert choose([candidate("x", 0.0), candidate("y", -1.0)]) is None
+    assert choose([candidate("y", -1.0)]) is None and choose([candidate("x", 0.0), candidate("y", -1.0)]) == "x"
 
 
 def test_an_owner_is_drawn_before_a_node() -> None:

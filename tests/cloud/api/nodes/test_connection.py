@@ -7,7 +7,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from cloud.api.nodes.connection import TURN, NodeConnection
 from cloud.api.nodes.settings import NodeSettings
-from shared.ids import GatewayId
+from shared.ids import GatewayId, NodeId
 from shared.keys import NodeKey, proof_payload
 from shared.wire.messages import Beat, Challenge, Hello, ModelOffer, NodeMessage, Proof
 from shared.wire.session import NodeSession
@@ -54,6 +54,7 @@ class Nobody:
     """A listener that does nothing."""
 
     def greeted(self, hello: Hello) -> None: ...
+    async def proved(self, node: NodeId) -> None: ...
     def joined(self, connection: NodeConnection) -> None: ...
     def received(self, connection: NodeConnection, message: NodeMessage) -> None: ...
     def ignored(self, connection: NodeConnection) -> None: ...
