@@ -262,7 +262,8 @@ class Market:
 def _day(market: Market, rates: Floats, full: float, *, nobody: bool) -> Books:
     scenario, verifier = market.scenario, market.verifier
     count = len(market.fleet)
-    books = Books(*(np.zeros(count, dtype=np.int64) for _ in range(4)))
+    nothing = [np.zeros(count, dtype=np.int64) for _ in range(4)]
+    books = Books(nothing[0], nothing[1], nothing[2], nothing[3])
     idle = Auction(clear([], 0, Pico(0)), np.zeros(0, dtype=np.int64), np.zeros(0), Drafting())
     rented = _rented(market, rates, full, nobody)
     usual = steps(verifier, full, Drafting(), market.gains)

@@ -202,7 +202,9 @@ def _loads(rows: Sequence[Row]) -> str:
         "draft model on the verifier's own GPUs. Worth: a million marginal tokens, by the product's formula; the price "
         "is never above it.\n",
     ]
-    head = "step costs, streams, plain, lookup, beside, Nexus, of it nodes, saving, against beside, price, worth, tokens/s"
+    head = (
+        "step costs, streams, plain, lookup, beside, Nexus, of it nodes, saving, against beside, price, worth, tokens/s"
+    )
     lines = []
     for profile in ("table", "split", "h200", "cpu"):
         for row in _of(rows, f"load {profile}"):

@@ -192,9 +192,7 @@ def carrying(verifier: Verifier, rate: float, drafting: Drafting, gains: Gains, 
     return found
 
 
-def colocated(
-    verifier: Verifier, streams: float, offers: tuple[Floats, Floats], draft_s: float | None = None
-) -> Steps:
+def colocated(verifier: Verifier, streams: float, offers: tuple[Floats, Floats], draft_s: float | None = None) -> Steps:
     """The same with the draft model on the verifier's own GPUs: always there, and each of its tokens takes a step."""
     slots, accepted = offers
     lengths = np.arange(MOST + 1)
