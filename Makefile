@@ -45,7 +45,7 @@ bench: setup ## Nexus beside stock vLLM on the pair, some 45 min (ARGS=--quick: 
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
 	@PYTHONPATH=tests/lib $(BIN)/python -m bench.$(PART) $(ARGS)
 
-economics: setup ## compute what drafts cost and earn in a day, anew for docs/economics.md (some 6 min; ARGS=--quick: 2 min)
+economics: setup ## compute what drafts cost and earn in a day, anew for docs/economics.md (some 9 min; ARGS=--quick: 3 min)
 	@PYTHONPATH=tests/lib $(BIN)/python -m bench.economics $(ARGS)
 
 soak: setup ## run the tests marked slow again and again, those of the Qwen pair too, in another order each time (ROUNDS=5)

@@ -162,6 +162,12 @@ class Outcome:
         served = self.nexus.served_min > 0
         return int((served & (self.nexus.earned < self.electricity())).sum())
 
+    @property
+    def losses(self) -> float:
+        """Dollars by which these are behind, all together."""
+        behind = np.maximum(self.electricity() - self.nexus.earned, 0)[self.nexus.served_min > 0]
+        return float(behind.sum()) / BILLION
+
 
 def run(scenario: Scenario) -> Outcome:
     """The day twice over the same demand; deterministic in the scenario."""

@@ -51,6 +51,8 @@ class Row:
     """Of the minutes of served nodes, those with less pay than electricity."""
     losing_nodes: int
     """Nodes that were served and ended the day with less than their electricity."""
+    losses: float
+    """Dollars that they are behind, all together."""
     served_nodes: int
     served_hours: float
     waiting_hours: float
@@ -96,6 +98,7 @@ def row(group: str, outcome: Outcome, varied: float, offers: tuple[float, float]
         net,
         outcome.losing_share,
         outcome.losing_nodes,
+        outcome.losses,
         int((nexus.served_min > 0).sum()),
         outcome.served_hours,
         float(nexus.waiting_min.sum()) / 60,
