@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ import uvicorn
 from starlette.types import ASGIApp
 from support import played_vllm
 from support.defects import Spoiled
+from support.identity import PASSWORD
 from support.published import Published
 
 from cloud.api.accounts.keys import SCOPES, Terms
 from cloud.api.accounts.money import Nano
 from cloud.api.app import create_app
+from cloud.api.audit.entry import SYSTEM
 from cloud.api.coordinator import Coordinator, Served
+from cloud.api.identity.account import ROLES
 from cloud.api.server import uvicorn_config
 from cloud.api.settings import GatewaySettings, VerifierSettings
 from cloud.api.store.database import MEMORY
@@ -29,6 +33,8 @@ class Judged:
     url: str
     spoiled: Spoiled
     key: str
+    new_session: Callable[[], str] = str
+    """Signs somebody new in, with every role; gives the token."""
 
 
 @contextlib.contextmanager
@@ -87,17 +93,31 @@ def gateway_before(engine: ASGIApp, folder: str) -> Iterator[Judged]:
             limits={"shutdown_s": 1},
             prices={played_vllm.MODEL: {"prompt": "0.000001", "completion": "0.000003"}},
             database=MEMORY,
+            identity={"sign_up": True, "argon2_memory_kib": 7168, "argon2_passes": 1, "argon2_lanes": 1},
         )
         gateway = create_app(settings, Attached(settings.to_draft_ports()))
         published = Published(gateway)
         spoiled = Spoiled(published)
-        secrets = []
+        people = gateway.state.identity.people
+        secrets: list[str] = []
+        numbers = itertools.count()
+        loops: list[asyncio.AbstractEventLoop] = []
 
         async def give_key() -> None:
             secrets.append((await gateway.state.accounts.create(TERMS)).secret)
+            loops.append(asyncio.get_running_loop())
+
+        async def sign_in() -> str:
+            number = next(numbers)
+            email = f"person{number}@example.com"
+            await people.create(email, "Everybody", ROLES, PASSWORD, SYSTEM)
+            return (await people.sign_in(email, PASSWORD, address=f"test-{number}", client="test"))[1].token
+
+        def new_session() -> str:
+            return asyncio.run_coroutine_threadsafe(sign_in(), loops[0]).result(60)
 
         with running(uvicorn_config(spoiled, settings), give_key) as url:
-            yield Judged(url + "/v1", spoiled, secrets[0])
+            yield Judged(url + "/v1", spoiled, secrets[0], new_session)
         published.check()
 
 

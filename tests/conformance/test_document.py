@@ -40,6 +40,12 @@ TRIED = [
 ]
 
 
+def token_for(served, operation):
+    """What opens the address: a session of a person, who may do everything, or a key."""
+    security = operation.definition.raw.get("security", [{"key": []}])
+    return served.new_session() if {"session": []} in security else served.key
+
+
 def try_requests(served, operation, mode, count, *, fresh=False):
     """`count` requests that fit the document, or break it in one place; other ones each time when `fresh`."""
     checks = CHECKS + ([negative_data_rejection] if mode is WRONG else [])
@@ -47,7 +53,7 @@ def try_requests(served, operation, mode, count, *, fresh=False):
     statuses = set()
     with requests.Session() as session:
         session.trust_env = False
-        session.headers["authorization"] = f"Bearer {served.key}"
+        session.headers["authorization"] = f"Bearer {token_for(served, operation)}"
 
         @settings(
             max_examples=count,

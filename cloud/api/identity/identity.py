@@ -32,6 +32,7 @@ class Identity:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings or IdentitySettings()
+        self.store = store
         self.audit = audit
         self.nodes = NodeRing(store, pairing_needed=self.settings.pairing_needed, monotonic=monotonic)
         self.pairings = Pairings(store, self.nodes, self.settings, clock=clock, monotonic=monotonic)

@@ -7,8 +7,10 @@ import pytest
 from support.ledger import ALICE, amounts
 from support.waiting import until
 
-from cloud.api.accounts.keys import NewKey, Terms, new_key
+from cloud.api.accounts.keys import Terms
 from cloud.api.accounts.money import Nano
+from cloud.api.audit.entry import SYSTEM
+from cloud.api.identity.account import created, new_account
 from cloud.api.ledger import entries
 from cloud.api.settings import PriceOptions
 
@@ -25,9 +27,9 @@ def extra():
 @pytest.fixture
 async def alice(gateway):
     """A client with a key of Alice's account, which has no money yet."""
-    new = new_key(Terms(name="alice"), 0)
-    store = gateway.app.state.accounts._store
-    await store.add(NewKey(replace(new.key, account=ALICE), new.secret))
+    account = replace(new_account("alice@example.com", "Alice", ["developer"], 0), id=ALICE)
+    await gateway.app.state.identity.store.add_account(account, created(account, SYSTEM))
+    new = await gateway.app.state.accounts.create(Terms(name="alice"), ALICE)
     return gateway.client.with_options(api_key=new.secret)
 
 
