@@ -94,7 +94,9 @@ class Posting:
     @property
     def posted(self) -> list[Posted]:
         """Settlements that have an event: those that moved money, or had nodes."""
-        return [Posted(each.settlement, each.event.id, each.event.at) for each in self.settled if each.event is not None]
+        return [
+            Posted(each.settlement, each.event.id, each.event.at) for each in self.settled if each.event is not None
+        ]
 
     @property
     def new_reservations(self) -> list[Reservation]:
