@@ -55,11 +55,10 @@ def trade(
         rng: chance among equals.
     """
     free = {node.node: node for node in nodes if node.available and node.offers(fingerprint)}
-    objections = {name: market.objection(name, model) for name in free}
-    tried = [name for name in free if objections[name] is DemandReason.PROBATION]
-    paid = [name for name in free if objections[name] is None]
-    paid = [name for name in paid if free[name].poor is None] or paid
-    served = [name for name in paid if name in market.spot(model).served] or paid
+    paid, tried = market.able(free, model)
+    first = market.spot(model).served
+    served = [name for name in paid if name in first] or paid
+    served = [name for name in served if free[name].poor is None] or served
     trials = [Candidate(name, market.traders[name].owner, 1.0, free[name].load) for name in tried]
     candidates = [
         Candidate(name, market.traders[name].owner, market.surplus(name, model, k), free[name].load) for name in served
@@ -75,7 +74,8 @@ def held_by_owner(nodes: Iterable[Node], market: Market) -> Counter[AccountId | 
     """Streams that each owner's nodes draft for."""
     held: Counter[AccountId | None] = Counter()
     for node in nodes:
-        held[market.traders[node.node].owner] += len(node.open)
+        if node.open:
+            held[market.traders[node.node].owner] += len(node.open)
     return held
 
 

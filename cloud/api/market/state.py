@@ -278,6 +278,25 @@ class Market:
             return DemandReason.PROBATION
         return DemandReason.ASK_TOO_HIGH if ask > self.spot(model).price else None
 
+    def able(self, nodes: Iterable[NodeId], model: ModelName) -> tuple[list[NodeId], list[NodeId]]:
+        """Of these nodes, those that may be given a paid stream of the model, and those on probation: `objection` for
+        many at once, since a broker asks for every stream."""
+        free_model = not self.book.price(model, self.at).price.completion
+        price = self.spot(model).price
+        paid: list[NodeId] = []
+        tried: list[NodeId] = []
+        for node in nodes:
+            if self.traders[node].owner is None:
+                continue
+            ask = self.ask(node)
+            if free_model and ask > 0:
+                continue
+            if not self.proven(node, model):
+                tried.append(node)
+            elif ask <= price:
+                paid.append(node)
+        return paid, tried
+
     # --- the minute ----------------------------------------------------------------------------
 
     def tally(self, node: NodeId) -> Tally:

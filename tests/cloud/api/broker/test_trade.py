@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.trading import BIG, Place, model, nothing, oracle
 
 from cloud.api.accounts.money import Pico
@@ -135,6 +137,19 @@ def test_who_could_not_be_paid_is_not_asked(owner: str | None, price: int, reaso
     if not price:
         place.join("gift", oracle, ask=0, proven=True)
         assert place.play(PLAIN).drafted_for == {"gift"}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 3)), min_size=1, max_size=6), st.booleans())
+def test_many_nodes_are_sorted_as_each_of_them_is(nodes: list[tuple[bool, bool, int]], free: bool) -> None:
+    """Paid are those that nothing is objected to; tried are those that are on probation."""
+    place = Place(price=Price(completion=Pico(0 if free else 600_000)))
+    names = [NodeId(f"n{number}") for number in range(len(nodes))]
+    for name, (owned, proven, ask) in zip(names, nodes, strict=True):
+        place.join(name, owner="acct_o" if owned else None, ask=ask * 200_000, proven=proven)
+    objections = {name: place.market.objection(name, BIG) for name in names}
+    paid, tried = place.market.able(names, BIG)
+    assert paid == [name for name in names if objections[name] is None]
+    assert tried == [name for name in names if objections[name] is DemandReason.PROBATION]
 
 
 def test_each_minute_says_why_a_node_earned_nothing() -> None:
