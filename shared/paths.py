@@ -1,6 +1,7 @@
 """Where Nexus keeps things, by the platform's own convention."""
 
 import os
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -29,7 +30,10 @@ def data_dir() -> Path:
 def runtime_dir() -> Path:
     """Folder for sockets of running processes, made private to the user (0700) if it is missing."""
     override = os.environ.get("NEXUS_RUNTIME_DIR")
-    path = Path(override) if override else Path(platformdirs.user_runtime_dir(_APP))
+    with warnings.catch_warnings():
+        # Where the system has no such folder for a user, as in a container, /tmp does: nothing to tell people of.
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
+        path = Path(override or platformdirs.user_runtime_dir(_APP))
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
