@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from cloud.api.accounts.keys import KeyId
 from cloud.api.accounts.money import Nano
 from cloud.api.ledger.audit import Audit
-from cloud.api.ledger.events import Entry, Event, EventId, Kind
+from cloud.api.ledger.events import Entry, Event, Kind
 from cloud.api.ledger.places import Place
 from cloud.api.ledger.posting import Posted, settle_key
 from cloud.api.ledger.reservations import Reservation

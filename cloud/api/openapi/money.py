@@ -183,7 +183,7 @@ _DEVELOPERS: tuple[Operation, ...] = (
         description="By day, key and model, with what it cost.",
         by="session",
         query={"days": _DAYS},
-        answers={200: Told(description="The usage.", schema="Usage", examples=shown.USAGES)},
+        answers={200: Told(description="The usage.", schema="UsageReport", examples=shown.USAGES)},
         errors=_READ,
     ),
     Operation(

@@ -175,7 +175,7 @@ MONEY_SCHEMAS: dict[str, Schema] = {
     ),
     "AdminPayoutList": _list("AdminPayout"),
     "Batch": record({"object": const("batch"), "id": STRING, "payouts": array(ref("AdminPayout"))}),
-    "UsageRow": record(
+    "UsageOfKey": record(
         {
             "day": _DAY,
             "key": STRING,
@@ -187,7 +187,7 @@ MONEY_SCHEMAS: dict[str, Schema] = {
             "cost": _DOLLARS,
         }
     ),
-    "Usage": record({"object": const("usage"), "cost": _DOLLARS, "data": array(ref("UsageRow"))}),
+    "UsageReport": record({"object": const("usage"), "cost": _DOLLARS, "data": array(ref("UsageOfKey"))}),
     "KeyBudget": record(
         {
             "key": STRING,

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cloud.api.accounts.money import Nano
 from cloud.api.ledger.posting import Posted
 from cloud.api.payouts.chain import Adjusted, Head, Trusted, Written, extend, owners
+from cloud.api.store.bulk import insert_all, upsert
 from cloud.api.store.database import Database
 from cloud.api.store.payout_tables import RECEIPT_HEADS, RECEIPT_KEYS, RECEIPTS
-from cloud.api.store.upsert import upsert
 from shared.ids import AccountId
 from shared.receipts import KeyName, Receipt, ReceiptKey, SignedReceipt
 
@@ -118,16 +118,11 @@ class SqlReceipts:
             return []
         heads = await _lock(transaction, concerned)
         written, ends = extend(heads, events, self.key, self._trusted)
-        await transaction.execute(insert(RECEIPTS), [_row(each) for each in written])
-        moved = update(RECEIPT_HEADS).where(RECEIPT_HEADS.c.owner == bindparam("of"))
-        moved = moved.values({name: bindparam(f"new_{name}") for name in ("sequence", "digest", "total")})
-        await transaction.execute(
-            moved,
-            [
-                {"of": owner, "new_sequence": end.sequence, "new_digest": end.digest, "new_total": end.total}
-                for owner, end in ends.items()
-            ],
-        )
+        await insert_all(transaction, RECEIPTS, [_row(each) for each in written])
+        moved = upsert(transaction, RECEIPT_HEADS)
+        new = {name: moved.excluded[name] for name in ("sequence", "digest", "total")}
+        moved = moved.on_conflict_do_update(index_elements=["owner"], set_=new)
+        await insert_all(transaction, RECEIPT_HEADS, [_head(owner, ends[owner]) for owner in concerned], moved)
         return written
 
     async def receipts(self, owner: AccountId, after: int, limit: int) -> Chain:
@@ -169,14 +164,14 @@ async def _lock(connection: AsyncConnection, wanted: Sequence[AccountId]) -> dic
     rows = (await connection.execute(these.with_for_update())).all()
     if len(rows) < len(wanted):
         known = {row.owner for row in rows}
-        new = [
-            {"owner": owner, "sequence": 0, "digest": Head().digest, "total": 0}
-            for owner in wanted
-            if owner not in known
-        ]
-        await connection.execute(upsert(connection, RECEIPT_HEADS).on_conflict_do_nothing(), new)
+        new = [_head(owner, Head()) for owner in wanted if owner not in known]
+        await insert_all(connection, RECEIPT_HEADS, new, upsert(connection, RECEIPT_HEADS).on_conflict_do_nothing())
         rows = (await connection.execute(these.with_for_update())).all()
     return {AccountId(row.owner): Head(row.sequence, row.digest, Nano(row.total)) for row in rows}
+
+
+def _head(owner: AccountId, head: Head) -> dict[str, Any]:
+    return {"owner": owner, "sequence": head.sequence, "digest": head.digest, "total": head.total}
 
 
 def _row(written: Written) -> dict[str, Any]:

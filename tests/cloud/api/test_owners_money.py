@@ -122,7 +122,12 @@ async def test_an_owner_sees_what_was_earned(gateway, people, settled):
     [day] = (await people.get("olga", "/v1/owner/earnings?days=1"))["days"]
     assert day["net"] == "-0.000006"
     check(await people("olga", "GET", "/v1/owner/earnings?days=0"), 400, "invalid_request", "days")
-    check(await people("olga", "PUT", "/v1/owner/tariff", {"dollars_per_kwh": "-1"}), 400, "invalid_request")
+    check(
+        await people("olga", "PUT", "/v1/owner/tariff", {"dollars_per_kwh": "-1"}),
+        400,
+        "invalid_request",
+        "dollars_per_kwh",
+    )
 
 
 async def test_receipts_can_be_checked_by_anybody(gateway, people, settled):

@@ -26,7 +26,7 @@ def test_made_once_for_its_user_only(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert load_key(path).name == key.name != load_key(None).name
     path.chmod(0o644)
-    with pytest.raises(ConfigError, match="receipt key .* chmod 600"):
+    with pytest.raises(ConfigError, match=r"receipt key .* chmod 600"):
         load_key(path)
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be"):
