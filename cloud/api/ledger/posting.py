@@ -94,9 +94,8 @@ class Posting:
     @property
     def posted(self) -> list[Posted]:
         """Settlements that have an event: those that moved money, or had nodes."""
-        return [
-            Posted(each.settlement, each.event.id, each.event.at) for each in self.settled if each.event is not None
-        ]
+        settled = ((each.settlement, each.event) for each in self.settled)
+        return [Posted(settlement, event.id, event.at) for settlement, event in settled if event is not None]
 
     @property
     def new_reservations(self) -> list[Reservation]:
