@@ -158,9 +158,9 @@ def _power(rows: Sequence[Row], base: Row) -> str:
     worst = max(behind, key=lambda row: row.losing_nodes)
     return (
         f"- More than its electricity: in the base day {base.served_nodes - base.losing_nodes} of {base.served_nodes} "
-        f"served nodes; {_percent(base.losing_share)} of their minutes paid less, and the others are "
-        f"${base.losses:.3f} behind together: the node whose ask is the price gets what is left when the others are "
-        f"full, which may be a single stream. Of all {len(served)} days, "
+        f"served nodes; {_percent(base.losing_share)} of their minutes paid less, and the other nodes are "
+        f"{100 * base.losses:.2f} ¢ behind, all together: the node whose ask is the price gets what is left when the "
+        f"others are full, which may be a single stream. Of all {len(served)} days, "
         f"{len(served) - len(behind)} have no node that ended behind; the most are {worst.losing_nodes} of "
         f"{worst.served_nodes} in «{worst.name}»."
     )
