@@ -37,9 +37,11 @@ def postgres_template(postgres: Postgres) -> PostgresTemplate:
 
 
 @pytest.fixture
-def postgres_url(postgres_template: PostgresTemplate) -> str:
+def postgres_url(postgres_template: PostgresTemplate) -> Iterator[str]:
     """Address of a new database with the present tables."""
-    return postgres_template.copy()
+    address = postgres_template.copy()
+    yield address
+    postgres_template.drop(address)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from cloud.api.accounts.money import Nano
 from cloud.api.accounts.ports import Changes
 from cloud.api.audit.entry import Entry
 from cloud.api.audit.sql import append
+from cloud.api.store.bulk import insert_all
 from cloud.api.store.database import Database
 from cloud.api.store.identity_tables import PEOPLE
 from cloud.api.store.revisions import next_revision
@@ -114,8 +115,7 @@ async def write_charges(connection: AsyncConnection, charges: Sequence[Charge]) 
     known = await connection.execute(select(USAGE.c.request_id).where(USAGE.c.request_id.in_(told)))
     for request_id in known.scalars():
         del told[request_id]
-    if told:
-        await connection.execute(insert(USAGE), [_row(told[request_id]) for request_id in sorted(told)])
+    await insert_all(connection, USAGE, [_row(told[request_id]) for request_id in sorted(told)])
     by_month: dict[tuple[KeyId, str], list[Charge]] = defaultdict(list)
     for charge in told.values():
         by_month[charge.key_id, charge.month].append(charge)

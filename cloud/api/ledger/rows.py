@@ -1,9 +1,9 @@
 """Rows of the books' tables, to and from what they mean."""
 
 from collections import Counter, defaultdict
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, bindparam, select, update
+from sqlalchemy import ColumnElement, Row, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cloud.api.accounts.money import Nano
@@ -11,13 +11,8 @@ from cloud.api.ledger.events import Entry, Event, EventId
 from cloud.api.ledger.places import Place, in_locking_order
 from cloud.api.ledger.posting import Settled
 from cloud.api.ledger.reservations import Reservation, State
-from cloud.api.store.ledger_tables import EVENTS, POSTINGS, RESERVATIONS
-from cloud.api.store.ledger_tables import SETTLEMENTS as SETTLEMENTS
+from cloud.api.store.ledger_tables import EVENTS, POSTINGS
 from shared.ids import AccountId, GatewayId
-
-RESERVATION_STATE: Final = (
-    update(RESERVATIONS).where(RESERVATIONS.c.request_id == bindparam("b_id")).values(state=bindparam("b_state"))
-)
 
 
 async def events(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Row, delete, insert, literal_column, select, update
+from sqlalchemy import Row, delete, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,9 +24,9 @@ from cloud.api.ledger.ports import Batch, SettleHook, Written
 from cloud.api.ledger.posting import DAY_S, Extract, Posting
 from cloud.api.ledger.reservations import State
 from cloud.api.ledger.sql_audit import audit
+from cloud.api.store.bulk import insert_all, upsert
 from cloud.api.store.database import Database, StoreFailed, Work
-from cloud.api.store.ledger_tables import BALANCES, EVENTS, MATURING, POSTINGS, RESERVATIONS
-from cloud.api.store.upsert import upsert
+from cloud.api.store.ledger_tables import BALANCES, EVENTS, MATURING, POSTINGS, RESERVATIONS, SETTLEMENTS
 from shared.ids import AccountId
 
 ATTEMPTS: Final = 5
@@ -204,7 +204,7 @@ async def extract(
         found.balances = await _locked(connection, wanted)
         if missing := sorted(set(places) - found.balances.keys()):
             added = upsert(connection, BALANCES).on_conflict_do_nothing()
-            await connection.execute(added, [{"place": place, "amount": 0} for place in missing])
+            await insert_all(connection, BALANCES, [{"place": place, "amount": 0} for place in missing], added)
             found.balances = await _locked(connection, wanted)
     if requests:
         wanted = select(RESERVATIONS).where(RESERVATIONS.c.request_id.in_(sorted(requests)))
@@ -223,30 +223,27 @@ async def _locked(connection: AsyncConnection, wanted: Any) -> Counter[Place]:
 
 async def store(connection: AsyncConnection, posting: Posting) -> None:
     """Write what a posting came to, but for the balances."""
-    if posting.events:
-        await connection.execute(insert(EVENTS), [rows.event_row(event) for event in posting.events])
-        if postings := [row for event in posting.events for row in rows.posting_rows(event)]:
-            await connection.execute(insert(POSTINGS), postings)
-    if new := posting.new_reservations:
-        await connection.execute(insert(RESERVATIONS), [rows.reservation_row(each) for each in new])
-    if old := posting.old_reservations:
-        await connection.execute(rows.RESERVATION_STATE, [{"b_id": r.request_id, "b_state": r.state} for r in old])
-    if settlements := [rows.settlement_row(each) for each in posting.settled if each.event is not None]:
-        await connection.execute(insert(rows.SETTLEMENTS), settlements)
-    if posting.maturing:
-        more = upsert(connection, MATURING)
-        more = more.on_conflict_do_update(
-            index_elements=["owner", "day"], set_={"amount": MATURING.c.amount + more.excluded.amount}
-        )
-        due = sorted(posting.maturing.items())
-        await connection.execute(more, [{"owner": o, "day": day, "amount": amount} for (o, day), amount in due])
+    await insert_all(connection, EVENTS, [rows.event_row(event) for event in posting.events])
+    await insert_all(connection, POSTINGS, [row for event in posting.events for row in rows.posting_rows(event)])
+    await insert_all(connection, RESERVATIONS, [rows.reservation_row(each) for each in posting.new_reservations])
+    for state in (State.RELEASED, State.SETTLED):
+        if changed := [each.request_id for each in posting.old_reservations if each.state is state]:
+            these = RESERVATIONS.c.request_id.in_(changed)
+            await connection.execute(update(RESERVATIONS).where(these).values(state=state.value))
+    settlements = [rows.settlement_row(each) for each in posting.settled if each.event is not None]
+    await insert_all(connection, SETTLEMENTS, settlements)
+    more = upsert(connection, MATURING)
+    more = more.on_conflict_do_update(
+        index_elements=["owner", "day"], set_={"amount": MATURING.c.amount + more.excluded.amount}
+    )
+    due = sorted(posting.maturing.items())
+    earnings = [{"owner": owner, "day": day, "amount": amount} for (owner, day), amount in due]
+    await insert_all(connection, MATURING, earnings, more)
 
 
 async def add(connection: AsyncConnection, posting: Posting) -> None:
     """Bring the balances up to date: the last that a transaction does, as everybody waits for the house's."""
-    if moves := rows.balance_rows(posting.moves):
-        add = upsert(connection, BALANCES)
-        add = add.on_conflict_do_update(
-            index_elements=["place"], set_={"amount": BALANCES.c.amount + add.excluded.amount}
-        )
-        await connection.execute(add, moves)
+    more = upsert(connection, BALANCES)
+    sums = {"amount": BALANCES.c.amount + more.excluded.amount}
+    more = more.on_conflict_do_update(index_elements=["place"], set_=sums)
+    await insert_all(connection, BALANCES, rows.balance_rows(posting.moves), more)

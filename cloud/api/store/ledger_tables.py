@@ -1,4 +1,4 @@
-"""Events, postings, balances, reservations and settlements. Times are whole seconds since 1970 (UTC), money is nano-dollars."""
+"""Events, postings, balances, reservations and settlements. Times are seconds since 1970 (UTC)."""
 
 from typing import Final
 

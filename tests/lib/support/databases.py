@@ -47,3 +47,7 @@ class PostgresTemplate:
 
     def copy(self) -> str:
         return self.server.url(self.server.new(self._name))
+
+    def drop(self, address: str) -> None:
+        """It is 7 MB of files."""
+        self.server.drop(address.rpartition("/")[2])

@@ -2,7 +2,7 @@
 
     python -m support.ledger_load DATABASE SPOOL ROUNDS SEED
 
-Each round forks two processes on the same database, and kills both (SIGKILL) after a random time. They say on a pipe
+Each round forks two processes on the same database, and kills both (SIGKILL) at a random moment. They say on a pipe
 what was settled, right after they were told that it is. At the end one more process recovers; the result is a line of
 JSON on standard output. Everything is imported once, before any process is forked, so that a round takes half a second.
 """
@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -18,8 +19,8 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import sqlalchemy
 import structlog
-from sqlalchemy import select
 from support.ledger import ALICE, BOB, OWNER, Maker, key
 
 from cloud.api.accounts.budgets import Budgets
@@ -38,6 +39,9 @@ from shared.ids import GatewayId
 
 LEASE_S = 60
 LONGEST_S = 0.7
+"""Until the kill."""
+READY_S = 20.0
+"""For a process to begin its work."""
 WORKERS = 12
 
 
@@ -128,7 +132,10 @@ async def recover(database: str, spool: Path) -> dict[str, object]:
 
 
 async def _usage(connection):  # type: ignore[no-untyped-def]
-    return [(row.request_id, row.cost) for row in await connection.execute(select(USAGE.c.request_id, USAGE.c.cost))]
+    return [
+        (row.request_id, row.cost)
+        for row in await connection.execute(sqlalchemy.select(USAGE.c.request_id, USAGE.c.cost))
+    ]
 
 
 def forked(work) -> tuple[int, int]:  # type: ignore[no-untyped-def]
@@ -164,7 +171,9 @@ def main() -> None:
         for which in "ab":
             name = f"gw{seed}_{number}{which}"
             started.append(forked(partial(_load, database, spool, name, chance.randrange(10**9))))
-        time.sleep(chance.random() * LONGEST_S + 0.05)
+        if chance.random() < 0.8:  # else while it starts
+            select.select([pipe for _, pipe in started], [], [], READY_S)
+        time.sleep(chance.random() * LONGEST_S)
         for process, _ in started:
             os.kill(process, signal.SIGKILL)
         for process, pipe in started:

@@ -40,6 +40,9 @@ class Histories(RuleBasedStateMachine):
     def open_books(self):
         raise NotImplementedError
 
+    def close_books(self):
+        """Whatever is left to do when the database is closed."""
+
     @initialize()
     def begin(self):
         self.runner = asyncio.Runner()
@@ -60,6 +63,7 @@ class Histories(RuleBasedStateMachine):
         if hasattr(self, "runner"):
             if self.database is not None:
                 self.runner.run(self.database.close())
+                self.close_books()
             self.runner.close()
 
     def tell(self, work, fault):
@@ -228,25 +232,28 @@ class Histories(RuleBasedStateMachine):
         assert sorted(c.request_id for c in charges) == sorted(c.request_id for c in settled)
 
 
-def machine(opened):
-    """A machine over books that `opened` opens."""
+class InMemory(Histories):
+    """Books of a gateway without a database."""
 
-    class Machine(Histories):
+    async def open_books(self):
+        accounts = MemoryAccounts()
+        return MemoryBooks(accounts, hold_days=HOLD_DAYS, clock=self.clock), accounts
+
+
+def sql_machine(copy, drop=lambda _: None):
+    """A machine over new databases: `copy` gives the address of one, `drop` takes it away."""
+
+    class InSql(Histories):
         async def open_books(self):
-            return await opened(self)
+            self.address = copy()
+            self.database = Database(self.address)
+            await self.database.open()
+            return SqlBooks(self.database, hold_days=HOLD_DAYS, clock=self.clock), SqlAccounts(self.database)
 
-    return Machine
+        def close_books(self):
+            drop(self.address)
 
-
-def sql_machine(address):
-    """A machine over new databases, whose addresses `address` gives."""
-
-    async def opened(self):
-        self.database = Database(address())
-        await self.database.open()
-        return SqlBooks(self.database, hold_days=HOLD_DAYS, clock=self.clock), SqlAccounts(self.database)
-
-    return machine(opened)
+    return InSql
 
 
 FEW = settings(max_examples=8, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -254,12 +261,7 @@ FEW = settings(max_examples=8, stateful_step_count=20, deadline=None, suppress_h
 
 def test_histories_in_memory():
     """The first-class adapter of a gateway without a database."""
-
-    async def opened(self):
-        accounts = MemoryAccounts()
-        return MemoryBooks(accounts, hold_days=HOLD_DAYS, clock=self.clock), accounts
-
-    run_state_machine_as_test(machine(opened), settings=settings(FEW, max_examples=40, stateful_step_count=40))
+    run_state_machine_as_test(InMemory, settings=settings(FEW, max_examples=40, stateful_step_count=40))
 
 
 def test_histories_on_sqlite(sqlite_template):
@@ -271,7 +273,7 @@ def test_histories_on_sqlite(sqlite_template):
 
 def test_histories_on_postgresql(postgres_template):
     """With crashes between any two statements."""
-    run_state_machine_as_test(sql_machine(postgres_template.copy), settings=FEW)
+    run_state_machine_as_test(sql_machine(postgres_template.copy, postgres_template.drop), settings=FEW)
 
 
 @pytest.mark.soak
@@ -279,10 +281,12 @@ def test_histories_on_postgresql(postgres_template):
 def test_many_histories(kind, sqlite_template, postgres_template):
     """More of them, and longer."""
     many = settings(FEW, max_examples=100, stateful_step_count=60)
+    if kind == "postgresql":
+        run_state_machine_as_test(sql_machine(postgres_template.copy, postgres_template.drop), settings=many)
+        return
     with tempfile.TemporaryDirectory() as folder:
         names = (Path(folder) / f"{number}.db" for number in range(100_000))
-        copy = postgres_template.copy if kind == "postgresql" else lambda: sqlite_template.copy(next(names))
-        run_state_machine_as_test(sql_machine(copy), settings=many)
+        run_state_machine_as_test(sql_machine(lambda: sqlite_template.copy(next(names))), settings=many)
 
 
 async def test_a_crash_at_any_statement_undoes_the_whole(database_url):
