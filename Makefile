@@ -7,12 +7,12 @@ PACKAGES := shared cloud desktop
 PAIR := qwen2.5-coder-0.5b qwen2.5-coder-1.5b
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients lint format bench soak docs lock map pages clean
+.PHONY: help setup demo test clients lint format bench economics soak docs lock map pages clean
 
 help: ## list the commands
 	@echo "Nexus: idle GPUs draft, a large model verifies. Start with: make demo"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  ARGS=\"…\" adds flags: make demo ARGS=\"--tiny --once\", make test ARGS=\"-k broker -x\""
 
@@ -44,6 +44,9 @@ format: setup ## format the code and mend what ruff can mend
 bench: setup ## Nexus beside stock vLLM on the pair, some 45 min (ARGS=--quick: 8 min; PART=…: see bench/README.md)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)
 	@PYTHONPATH=tests/lib $(BIN)/python -m bench.$(PART) $(ARGS)
+
+economics: setup ## compute what drafts cost and earn in a day, anew for docs/economics.md (some 9 min; ARGS=--quick: 3 min)
+	@PYTHONPATH=tests/lib $(BIN)/python -m bench.economics $(ARGS)
 
 soak: setup ## run the tests marked slow again and again, those of the Qwen pair too, in another order each time (ROUNDS=5)
 	@$(BIN)/nexus models fetch smollm2-135m $(PAIR)

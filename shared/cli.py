@@ -23,6 +23,8 @@ _HELP = {
     "ledger": "Look at the books, check them, copy them, and put money in.",
     "verifier": "Serve the target model on vLLM and check drafts.",
     "agent": "Share this machine's idle compute by drafting.",
+    "receipts": "Fetch and check what your nodes earned.",
+    "payouts": "Make batches of payouts, take the bank's results, renew the receipt key.",
     "demo": "Show the whole system at work on this machine.",
     "chat": "Talk to a gateway in the terminal.",
     "conformance": "Judge any server by OpenAI's published API.",

@@ -1,4 +1,4 @@
-"""The node's Ed25519 key, and the proof that a node holds it."""
+"""Ed25519 keys that are kept in files, and the proof that a node holds its own."""
 
 import contextlib
 import hashlib
@@ -6,7 +6,7 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -25,8 +25,11 @@ PROOF_LABEL: Final = b"nexus node proof 1\x00"
 PAIRING_LABEL: Final = b"nexus node pairing 1\x00"
 
 
-class NodeKey:
-    """A private key. It never leaves the machine; only `public` and signatures do."""
+class PrivateKey:
+    """It never leaves the machine; only `public` and signatures do."""
+
+    kind: ClassVar[str]
+    """What errors call it."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -46,13 +49,13 @@ class NodeKey:
                 mode = os.fstat(file.fileno()).st_mode
                 data = file.read()
         except OSError as exc:
-            raise ConfigError(f"The node key {path} cannot be read: {exc.strerror}.") from exc
+            raise ConfigError(f"The {cls.kind} {path} cannot be read: {exc.strerror}.") from exc
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-            raise ConfigError(f"The node key {path} is open to other users. Run: chmod 600 {path}")
+            raise ConfigError(f"The {cls.kind} {path} is open to other users. Run: chmod 600 {path}")
         try:
             private = load_pem_private_key(data, password=None)
         except (ValueError, TypeError) as exc:
-            raise ConfigError(f"{path} is not a node key. Restore it, or remove it to get a new one.") from exc
+            raise ConfigError(f"{path} is not a {cls.kind}. Restore it, or remove it to get a new one.") from exc
         if not isinstance(private, Ed25519PrivateKey):
             raise ConfigError(f"{path} holds another kind of key than Ed25519.")
         return cls(private)
@@ -91,6 +94,12 @@ class NodeKey:
     def sign(self, payload: bytes) -> bytes:
         """Ed25519 signature (RFC 8032), 64 bytes."""
         return self._private.sign(payload)
+
+
+class NodeKey(PrivateKey):
+    """What a node proves itself with."""
+
+    kind = "node key"
 
 
 def proof_payload(nonce: bytes, cloud: str, hello_bytes: bytes) -> bytes:

@@ -262,7 +262,8 @@ class GenerationResponse(Response):
         used = self._used(generation)
         self._backend.metrics.prompt_tokens.inc(used.prompt)
         self._backend.metrics.completion_tokens.inc(used.completion)
-        self._ticket.settle(used, self._outcome)
+        claims = [claim for handle in generation.handles for claim in handle.figures().claims]
+        self._ticket.settle(used, self._outcome, claims)
 
 
 class ClientStalled(Exception):

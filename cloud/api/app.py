@@ -1,5 +1,6 @@
 """Composition root of the gateway: puts settings, verifiers, broker and routes together."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -35,24 +36,34 @@ from cloud.api.ledger.settings import spool_folder
 from cloud.api.ledger.spool import Spool
 from cloud.api.ledger.sql import SqlBooks
 from cloud.api.ledger.upkeep import Upkeep
+from cloud.api.market.keeper import BookPrices, MarketKeeper
+from cloud.api.market.memory import MemoryMarket
+from cloud.api.market.sql import SqlMarket
 from cloud.api.metrics import Metrics
 from cloud.api.middleware.auth import Auth
 from cloud.api.middleware.body_limit import BodyLimit
 from cloud.api.middleware.context import RequestContext
+from cloud.api.payouts.receipt_store import MemoryReceipts, SqlReceipts
 from cloud.api.routes import (
     account,
     admin,
+    admin_money,
     admin_people,
+    developer,
     device,
     device_page,
     generate,
     models,
     openapi,
     owner,
+    owner_money,
     probes,
+    rails,
 )
 from cloud.api.settings import NO_KEY, GatewaySettings
 from cloud.api.store.database import MEMORY, Database
+from cloud.api.trading import MarketPlace, Trading
+from cloud.api.treasury import make_treasury, receipts_for
 from cloud.api.upstream.client import VerifierClient
 from cloud.api.upstream.pool import VerifierPool
 from cloud.api.upstream.transport import StreamTransport
@@ -63,8 +74,11 @@ NODE_PATH = "/v1/nodes/connect"
 
 def create_gateway(settings: GatewaySettings) -> FastAPI:
     """The application with the real broker, draft ports and nodes behind it."""
-    coordinator = Coordinator(settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes())
-    return create_app(settings, coordinator)
+    market = settings.market.to_market()
+    coordinator = Coordinator(
+        settings.to_draft_ports(), broker=settings.broker.to_broker(), nodes=settings.to_nodes(), market=market
+    )
+    return create_app(settings, coordinator, coordinator if market is not None else None)
 
 
 async def prepare(settings: GatewaySettings) -> None:
@@ -83,8 +97,8 @@ async def prepare(settings: GatewaySettings) -> None:
         await database.close()
 
 
-def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> FastAPI:
-    """The ASGI application. It starts and stops `coordinator` with its lifespan."""
+def create_app(settings: GatewaySettings, coordinator: ports.Coordinator, place: MarketPlace | None = None) -> FastAPI:
+    """The ASGI application. It starts and stops `coordinator` with its lifespan. `place`: where drafts are traded."""
     limits = settings.limits
     http = httpx2.AsyncClient(
         transport=StreamTransport(),
@@ -99,7 +113,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
 
     database = None if settings.database == MEMORY else Database(settings.database)
     ledger = settings.ledger
-    keys, people, audit, books = _stores(database, ledger.hold_days)
+    receipts = receipts_for(database, settings.database, settings.payouts.receipt_key)
+    keys, people, audit, books = _stores(database, ledger.hold_days, receipts)
     accounts = Accounts(keys, settings.all_api_keys())
     identity = Identity(people, audit, accounts, settings.to_identity())
     coordinator.nodes.guard(identity.nodes)
@@ -110,7 +125,22 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     upkeep = Upkeep(books, bookkeeper, lease_s=ledger.lease_s)
 
     gate = Gate(settings.admission.to_gate())
-    desk = Desk(bookkeeper, gate, settings.to_prices(), on_settled=lambda charge: metrics.cost.inc(charge.cost))
+    keeper = MarketKeeper(
+        SqlMarket(database) if database else MemoryMarket(),
+        settings.to_prices(),
+        settings.market.to_rates(ledger.hold_days),
+    )
+    trading = Trading(keeper, metrics, place, time.time)
+    desk = Desk(
+        bookkeeper,
+        gate,
+        BookPrices(keeper),
+        on_settled=lambda charge: metrics.cost.inc(charge.cost),
+        terms=trading.terms,
+    )
+    treasury = make_treasury(
+        receipts, database, books, accounts, keys, settings.payouts.to_payouts(), settings.payouts.to_stripe()
+    )
     replays = Replays(SqlAnswers(database) if database else MemoryAnswers(), settings.replays.to_replays())
     metrics.waiting.set_function(lambda: gate.waiting)
     metrics.running.set_function(lambda: gate.requests)
@@ -132,6 +162,10 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
             await bookkeeper.start()
             stack.push_async_callback(upkeep.stop)
             upkeep.start()
+            stack.push_async_callback(treasury.stop)
+            await treasury.start()
+            stack.push_async_callback(keeper.stop)
+            await keeper.start()
             stack.push_async_callback(replays.stop)
             await replays.start()
             stack.push_async_callback(coordinator.stop)
@@ -145,6 +179,8 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     app.state.books = books
     app.state.bookkeeper = bookkeeper
     app.state.desk = desk
+    app.state.market = keeper
+    app.state.treasury = treasury
     app.state.replays = replays
     app.add_exception_handler(NexusError, errors.handle_nexus_error)
     app.add_exception_handler(HTTPException, errors.handle_http_exception)
@@ -154,10 +190,14 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
         models,
         account,
         owner,
+        owner_money,
+        developer,
         device,
         device_page,
         admin,
         admin_people,
+        admin_money,
+        rails,
         probes,
         openapi,
     ):
@@ -175,10 +215,14 @@ def create_app(settings: GatewaySettings, coordinator: ports.Coordinator) -> Fas
     return app
 
 
-def _stores(database: Database | None, hold_days: int) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
-    if database is not None:
-        books = SqlBooks(database, hold_days=hold_days)
+def _stores(
+    database: Database | None, hold_days: int, receipts: MemoryReceipts | SqlReceipts
+) -> tuple[AccountStore, IdentityStore, AuditLog, Books]:
+    """The books write receipts in the transactions in which they settle."""
+    if database is not None and isinstance(receipts, SqlReceipts):
+        books = SqlBooks(database, (receipts,), hold_days=hold_days)
         return SqlAccounts(database), SqlIdentity(database), SqlAudit(database), books
     audit = MemoryAudit()
     keys = MemoryAccounts(audit)
-    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, hold_days=hold_days)
+    hooks = (receipts,) if isinstance(receipts, MemoryReceipts) else ()
+    return keys, MemoryIdentity(keys, audit), audit, MemoryBooks(keys, hooks, hold_days=hold_days)

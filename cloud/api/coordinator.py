@@ -26,11 +26,13 @@ from cloud.api.broker.settings import BrokerSettings
 from cloud.api.broker.stream import Registration, StreamFigures
 from cloud.api.draftport.client import DraftPortClient
 from cloud.api.draftport.settings import DraftPortSettings
+from cloud.api.market.minutes import MINUTE_S, MinuteReport
+from cloud.api.market.state import Market
 from cloud.api.nodes.hub import NodeHub
 from cloud.api.nodes.settings import NodeSettings
 from shared.draftport.messages import Counts
 from shared.errors import LocalMisuse, NexusError
-from shared.ids import GatewayId, ModelName, StreamId
+from shared.ids import AccountId, GatewayId, ModelName, NodeId, StreamId
 from shared.wire.messages import ModelOffer
 
 TICK_S = 1.0
@@ -104,14 +106,23 @@ class Coordinator:
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
         gateway_id: GatewayId | None = None,
+        market: Market | None = None,
+        owner: Callable[[NodeId], AccountId | None] = lambda _: None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.gateway_id = gateway_id or GatewayId(f"gw-{uuid.uuid4().hex[:16]}")
+        self.on_minute: Callable[[MinuteReport], None] = lambda _: None
+        """Told of each minute of the market, on the event loop; must not wait."""
         self.broker = Broker(
             broker or BrokerSettings(),
             rng or random.Random(),
             expected_verifiers=len(draft_ports.endpoints),
+            market=market,
         )
-        self.nodes = NodeHub(self.gateway_id, nodes or NodeSettings(), self._feed, self._mismatch)
+        self.nodes = NodeHub(self.gateway_id, nodes or NodeSettings(), self._feed, self._mismatch, owner)
+        self._wall = wall
+        if market is not None:
+            market.at, market.name = self._minute(), self.gateway_id
         self._draft_ports = draft_ports
         self._clock = clock
         self._ports: dict[str, DraftPortClient] = {}
@@ -236,7 +247,21 @@ class Coordinator:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._feed(ev.Tick())
+            self.tick()
+
+    def tick(self) -> None:
+        """Time has passed; a new minute of the market begins where the clock says so."""
+        self._feed(ev.Tick())
+        market, minute = self.broker.market, self._minute()
+        if market is not None and minute > market.at:
+            self._feed(ev.MinuteBegan(minute))
+
+    def _minute(self) -> int:
+        return int(self._wall()) // MINUTE_S * MINUTE_S
+
+    def tell(self, event: ev.MarketEvent) -> None:
+        """What the market's records and settlements have for the broker."""
+        self._feed(event)
 
     def _feed(self, event: ev.Event) -> None:
         self._events.append(event)
@@ -283,6 +308,8 @@ class Coordinator:
             case do.ForwardDraft() | do.DropTape() | do.SetPolicy() | do.RequestResync():
                 if port := self._ports.get(command.endpoint):
                     port.send(command)
+            case do.RecordMinute(report):
+                self.on_minute(report)
             case _:
                 assert_never(command)
 

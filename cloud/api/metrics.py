@@ -20,6 +20,10 @@ BROKER_COUNTERS = {
         "nexus_baseline_tokens",
         "Draft tokens that the verifiers' own n-gram proposer would have had accepted.",
     ),
+    "marginal_tokens": (
+        "nexus_marginal_tokens",
+        "Accepted draft tokens of nodes beyond those that prompt lookup would have had accepted.",
+    ),
     "verify_steps": ("nexus_verify_steps", "Verification steps, summed over streams."),
     "drafts_forwarded": ("nexus_drafts_forwarded", "Draft messages passed on to verifiers."),
     "drafts_late": ("nexus_drafts_late", "Draft messages whose positions were all committed already."),
@@ -103,6 +107,22 @@ class Metrics:
         self.cost = Counter("nexus_cost_nanodollars", "What generations cost.", registry=registry)
         self.unrecorded = Gauge(
             "nexus_unrecorded_charges", "Charges that the database has not been told.", registry=registry
+        )
+        self.shares = Counter("nexus_node_shares_nanodollars", "What nodes get of settlements.", registry=registry)
+        self.spot_price = Gauge(
+            "nexus_spot_price_picodollars",
+            "What a marginal token was paid in the latest minute.",
+            ["model"],
+            registry=registry,
+        )
+        self.token_value = Gauge(
+            "nexus_token_value_picodollars",
+            "What an accepted token was worth in the latest minute.",
+            ["model"],
+            registry=registry,
+        )
+        self.market_unrecorded = Gauge(
+            "nexus_unrecorded_market_minutes", "Minutes that the database has not been told.", registry=registry
         )
         self.replayed = Counter(
             "nexus_replayed_answers", "Answers given again instead of being made again.", ["how"], registry=registry

@@ -7,6 +7,7 @@ from starlette.websockets import WebSocket
 
 from cloud.api.accounts.charges import Outcome, Used
 from cloud.api.broker.policy import StreamPolicy
+from cloud.api.market.bound import Claim
 from cloud.api.nodes.register import Register
 from shared.ids import GatewayId, StreamId
 
@@ -39,6 +40,11 @@ class Figures(Protocol):
         """0 until the engine has taken the prompt on."""
         ...
 
+    @property
+    def claims(self) -> Sequence[Claim]:
+        """Of the nodes whose drafts were checked."""
+        ...
+
 
 class StreamHandle(Protocol):
     """One registered stream. Whoever registered it must release it, also when the request fails."""
@@ -58,7 +64,7 @@ class Ticket(Protocol):
         """Nano-dollars."""
         ...
 
-    def settle(self, used: Used, outcome: Outcome) -> None:
+    def settle(self, used: Used, outcome: Outcome, claims: Sequence[Claim] = ()) -> None:
         """The request is over. Synchronous, so that no cancellation can skip it; a second time changes nothing."""
         ...
 

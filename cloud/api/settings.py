@@ -1,13 +1,14 @@
 """The gateway's settings. Each one is described in docs/settings.md; where they come from is `settings_sources`."""
 
+import random
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cloud.api import logs
-from cloud.api.accounts.money import pico
+from cloud.api.accounts.money import PICO_PLACES, Nano, Pico, nano, parse_dollars, pico
 from cloud.api.accounts.prices import Price
 from cloud.api.admission.settings import GateSettings
 from cloud.api.broker.settings import BrokerSettings
@@ -15,7 +16,13 @@ from cloud.api.draftport.settings import DraftPortSettings
 from cloud.api.idempotency.settings import ReplaySettings
 from cloud.api.identity.settings import IdentitySettings
 from cloud.api.ledger.settings import LedgerSettings
+from cloud.api.market.pricebook import Rates
+from cloud.api.market.profile import read_profile
+from cloud.api.market.settings import MarketSettings
+from cloud.api.market.state import Market
 from cloud.api.nodes.settings import NodeSettings
+from cloud.api.payouts.service import PayoutSettings
+from cloud.api.payouts.stripe_rail import StripeSettings
 from shared import paths
 from shared.errors import ConfigError
 
@@ -28,6 +35,8 @@ KEY_FORM = "each key must be at least 8 printable ASCII characters without space
 _BROKER = BrokerSettings()
 _GATE = GateSettings()
 _LEDGER = LedgerSettings()
+_MARKET = MarketSettings()
+_RATES = Rates()
 _REPLAYS = ReplaySettings()
 _IDENTITY = IdentitySettings()
 Seconds = Annotated[float, Field(gt=0)]
@@ -175,10 +184,104 @@ class IdentityOptions(_Section):
         return IdentitySettings(**self.model_dump(), pairing_needed=pairing_needed)
 
 
+BasisPoints = Annotated[int, Field(ge=0, le=10_000)]
+
+
 class MarketOptions(_Section):
-    """Whether owners are paid for what their nodes draft."""
+    """Whether nodes are paid, and by what. Money is dollars as text, shares are basis points."""
 
     enabled: bool = False
+    verifier_dollars_per_hour: str = "0"
+    """What a verifier's machine costs; 0 = not told."""
+    step_cost: Path | None = None
+    """File with a verifier's step costs, tokens to seconds; none = learned from the steps that run."""
+    payout_share: BasisPoints = _RATES.share
+    tariff_dollars_per_kwh: str = "0.15"
+    millijoules_per_token: Annotated[int, Field(ge=0)] = _RATES.millijoules
+    ask_margin: Annotated[int, Field(ge=0, le=100_000)] = _RATES.margin
+    owner_cap: BasisPoints = _MARKET.owner_cap
+    canary_share: BasisPoints = _MARKET.canary_share
+    prove_tokens: Annotated[int, Field(ge=1)] = _MARKET.prove_tokens
+    least_yield: BasisPoints = _MARKET.least_yield
+
+    @field_validator("verifier_dollars_per_hour", "tariff_dollars_per_kwh")
+    @classmethod
+    def _is_money(cls, value: str) -> str:
+        nano(value)
+        return value
+
+    @field_validator("step_cost")
+    @classmethod
+    def _is_a_profile(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            read_profile(value)
+        return value
+
+    def to_rates(self, hold_days: int) -> Rates:
+        """`hold_days` is the ledger's."""
+        return Rates(
+            share=self.payout_share,
+            hold_days=hold_days,
+            verifier=Pico(parse_dollars(self.verifier_dollars_per_hour, PICO_PLACES) // 3600),
+            tariff=Nano(nano(self.tariff_dollars_per_kwh)),
+            millijoules=self.millijoules_per_token,
+            margin=self.ask_margin,
+        )
+
+    def to_market(self) -> Market | None:
+        """None while it is off."""
+        if not self.enabled:
+            return None
+        settings = MarketSettings(
+            owner_cap=self.owner_cap,
+            canary_share=self.canary_share,
+            prove_tokens=self.prove_tokens,
+            least_yield=self.least_yield,
+        )
+        profile = read_profile(self.step_cost) if self.step_cost is not None else None
+        return Market(settings, profile=profile, rng=random.Random())
+
+
+class PayoutOptions(_Section):
+    """How owners are paid. `stripe_…` are of use with the rail `stripe` only."""
+
+    rail: Literal["manual", "stripe"] = "manual"
+    minimum: str = "10"
+    receipt_key: Path | None = None
+    """File of the key that signs receipts; none = beside the database."""
+    stripe_api_key: SecretStr | None = None
+    stripe_webhook_secret: SecretStr | None = None
+    stripe_return_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    """Where Stripe sends an owner back to."""
+    stripe_api_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.stripe.com"
+
+    @field_validator("minimum")
+    @classmethod
+    def _is_money(cls, value: str) -> str:
+        if not nano(value):
+            raise ValueError("a payout is more than nothing")
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "PayoutOptions":
+        if self.rail == "stripe" and self.to_stripe() is None:
+            raise ValueError("rail stripe needs stripe_api_key, stripe_webhook_secret and stripe_return_url")
+        return self
+
+    def to_payouts(self) -> PayoutSettings:
+        return PayoutSettings(rail=self.rail, minimum=nano(self.minimum))
+
+    def to_stripe(self) -> StripeSettings | None:
+        """Also while new payouts go another way: those that Stripe has must come to their end."""
+        if not (self.stripe_api_key and self.stripe_webhook_secret and self.stripe_return_url):
+            return None
+        return StripeSettings(
+            api_key=self.stripe_api_key.get_secret_value(),
+            webhook_secret=self.stripe_webhook_secret.get_secret_value(),
+            api_url=self.stripe_api_url,
+            return_url=self.stripe_return_url,
+            refresh_url=self.stripe_return_url,
+        )
 
 
 class LogSettings(_Section):
@@ -210,9 +313,10 @@ class GatewaySettings(BaseSettings):
     admission: AdmissionOptions = AdmissionOptions()
     replays: ReplayOptions = ReplayOptions()
     broker: BrokerOptions = BrokerOptions()
+    ledger: LedgerOptions = LedgerOptions()
     identity: IdentityOptions = IdentityOptions()
     market: MarketOptions = MarketOptions()
-    ledger: LedgerOptions = LedgerOptions()
+    payouts: PayoutOptions = PayoutOptions()
     log: LogSettings = LogSettings()
 
     @field_validator("draft_port")

@@ -42,6 +42,11 @@ DEMAND_WORDS: Final = {
     DemandReason.TOO_SLOW: "Waiting for work: the round trip to the gateway is too long",
     DemandReason.LOW_ACCEPTANCE: "Waiting for work: too few of this node's drafts were right",
     DemandReason.HOLDING: "Waiting: this node does not share at the moment",
+    DemandReason.PROBATION: "On probation: this node is tried with streams that do not wait for it, unpaid",
+    DemandReason.ASK_TOO_HIGH: "Waiting for work: this node asks more than the market pays",
+    DemandReason.NOT_PAIRED: "Waiting for work: this node belongs to no account, pair it with `nexus agent pair`",
+    DemandReason.FREE_MODEL: "Waiting for work: customers pay nothing for the models served there",
+    DemandReason.OUTRANKED: "Waiting for work: other nodes give more for the streams there are",
 }
 
 

@@ -77,6 +77,9 @@ def check(message: NodeMessage | CloudMessage, limits: Limits) -> None:
             if message.receipt is not None:
                 _range("Close.receipt.drafted", message.receipt.drafted, 0, _SEED_END)
                 _range("Close.receipt.accepted", message.receipt.accepted, 0, message.receipt.drafted + 1)
+                _range("Close.receipt.marginal", message.receipt.marginal, 0, message.receipt.accepted + 1)
+                _range("Close.receipt.price", message.receipt.price, 0, _SEED_END)
+                _range("Close.receipt.amount", message.receipt.amount, 0, _SEED_END)
         case Demand():
             _text("Demand.message", message.message, limits.text_length, least=0)
         case Refuse():

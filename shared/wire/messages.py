@@ -46,7 +46,8 @@ class Hello(Message, frozen=True, tag="hello"):
     agent: str = ""
     """Name and version of the agent's software, for support."""
     ask: int | None = None
-    """Nano-dollars per accepted token; none = take the market's price."""
+    """Nano-dollars per accepted token; none = what its energy costs, and a margin. A node with a higher ask than the
+    market's price gets no streams; one with a lower ask is paid the market's price."""
 
 
 class Proof(Message, frozen=True, tag="proof"):
@@ -162,11 +163,17 @@ class Advance(Message, frozen=True, tag="advance"):
     tokens: tuple[int, ...]
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream came to for this node."""
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a stream came to for this node. What is paid is settled later and signed then: `shared.receipts`."""
 
     drafted: int
     accepted: int
+    marginal: int = 0
+    """Accepted beyond what the verifier's own prompt lookup would have had accepted: what is paid for."""
+    price: int = 0
+    """Pico-dollars for a marginal token."""
+    amount: int = 0
+    """Nano-dollars, before the bound on what a request pays out."""
 
 
 class Close(Message, frozen=True, tag="close"):
@@ -186,6 +193,11 @@ class DemandReason(StrEnum):
     TOO_SLOW = "too_slow"
     LOW_ACCEPTANCE = "low_acceptance"
     HOLDING = "holding"
+    PROBATION = "probation"
+    ASK_TOO_HIGH = "ask_too_high"
+    NOT_PAIRED = "not_paired"
+    FREE_MODEL = "free_model"
+    OUTRANKED = "outranked"
 
 
 class Demand(Message, frozen=True, tag="demand"):
@@ -195,12 +207,14 @@ class Demand(Message, frozen=True, tag="demand"):
     message: str = ""
 
 
-class Earnings(Message, frozen=True, tag="earnings"):
+class Earnings(Message, frozen=True, tag="earnings", omit_defaults=True):
     """Settled money of this node's owner, nano-dollars."""
 
     pending: int
     payable: int
     paid: int
+    paying: int = 0
+    """Asked for and on its way."""
 
 
 class Refuse(Message, frozen=True, tag="refuse"):

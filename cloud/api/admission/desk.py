@@ -9,13 +9,14 @@ from cloud.api.accounts.money import Nano, dollars
 from cloud.api.accounts.prices import FREE, Price
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.meter import Meter
-from cloud.api.admission.ticket import Ask, Ticket
+from cloud.api.admission.ticket import Ask, Terms, Ticket
 from cloud.api.ledger.bookkeeper import Bookkeeper
 from shared.errors import InvalidInput
 
 
 class Desk:
-    """`clock` gives seconds since 1970, `monotonic` those of a clock that never goes back."""
+    """`clock` gives seconds since 1970, `monotonic` those of a clock that never goes back; `terms` what requests to a
+    model are settled by from now on."""
 
     def __init__(
         self,
@@ -26,6 +27,7 @@ class Desk:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         on_settled: Callable[[Charge], None] = lambda _: None,
+        terms: Callable[[str], Terms] = lambda _: Terms(),
     ) -> None:
         self.gate = gate
         self._bookkeeper = bookkeeper
@@ -33,6 +35,7 @@ class Desk:
         self._clock = clock
         self._monotonic = monotonic
         self._on_settled = on_settled
+        self._terms = terms
         self._meters: dict[KeyId, Meter] = {}
 
     def price(self, model: str) -> Price:
@@ -80,6 +83,7 @@ class Desk:
             clock=self._clock,
             monotonic=self._monotonic,
             on_settled=self._on_settled,
+            terms=self._terms(ask.model),
         )
 
     def headers(self, key: ApiKey) -> list[tuple[bytes, bytes]]:

@@ -1,6 +1,6 @@
 """What a request that was let in holds until it is over, and gives back exactly once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cloud.api.accounts.charges import Charge, Outcome, Used
@@ -11,6 +11,7 @@ from cloud.api.admission.gate import Gate
 from cloud.api.admission.meter import Meter
 from cloud.api.ledger.bookkeeper import Bookkeeper, Hold
 from cloud.api.ledger.settlement import NodeShare, Settlement
+from cloud.api.market.bound import Claim
 from shared.ids import ModelName
 
 OUTPUT_GUESS = 256
@@ -18,8 +19,6 @@ OUTPUT_GUESS = 256
 LONGEST_CONTEXT = 1 << 20
 """Taken for models that do not tell theirs, tokens."""
 BYTES_PER_TOKEN = 4
-SETTINGS_VERSION = "settings"
-"""Version of prices that the settings give."""
 TEMPLATE_TOKENS = 256
 """Most that a chat template adds to a prompt beyond one token for each byte of the request."""
 
@@ -56,6 +55,15 @@ class Ask:
         return max(prompt + self.choices * output, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The versions that a request is settled by, and what its nodes get of what it cost."""
+
+    price_version: str = "settings"
+    rates_version: str = ""
+    shares: Callable[[Price, Charge, Sequence[Claim]], tuple[NodeShare, ...]] = lambda _price, _charge, _claims: ()
+
+
 class Ticket:
     """`settle` is synchronous and counts once: what comes after it changes nothing."""
 
@@ -72,6 +80,7 @@ class Ticket:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
         on_settled: Callable[[Charge], None],
+        terms: Terms | None = None,
     ) -> None:
         self._ask = ask
         self._key = key
@@ -83,16 +92,18 @@ class Ticket:
         self._clock = clock
         self._monotonic = monotonic
         self._on_settled = on_settled
+        self._terms = terms or Terms()
         self.charge: Charge | None = None
         """None until settled."""
+        self.settlement: Settlement | None = None
 
     def cost(self, used: Used) -> Nano:
         """Of the whole answer, whoever has paid for it."""
         return self._price.cost(used.prompt, used.cached, used.completion)
 
-    def settle(self, used: Used, outcome: Outcome, shares: tuple[NodeShare, ...] = ()) -> None:
+    def settle(self, used: Used, outcome: Outcome, claims: Sequence[Claim] = ()) -> None:
         """The request is over. A failure of ours costs nothing; what a lost attempt has paid is not paid again.
-        `shares` is what its nodes get.
+        `claims`: of the nodes whose drafts were checked.
         """
         if self.charge is not None:
             return
@@ -110,14 +121,15 @@ class Ticket:
             completion_tokens=used.completion,
             cost=Nano(cost),
         )
-        settlement = Settlement(
+        self.settlement = Settlement(
             charge=self.charge,
             account=self._key.account,
             target=ModelName(self._ask.model),
-            price_version=SETTINGS_VERSION,
-            shares=shares,
+            price_version=self._terms.price_version,
+            rates_version=self._terms.rates_version,
+            shares=self._terms.shares(self._price, self.charge, claims),
         )
-        self._bookkeeper.settle(self._hold, settlement)
+        self._bookkeeper.settle(self._hold, self.settlement)
         estimate = self._ask.estimate()
         self._meter.leave(self._ask.choices, estimate, used.prompt + used.completion, self._monotonic())
         self._gate.leave(self._ask.choices, estimate)

@@ -10,20 +10,25 @@ must agree after each event; what needs none of them is in the modules beside it
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
-from cloud.api.broker.choice import choose, demand, explain
+from cloud.api.broker.choice import choose, demand, explain, held_by_owner, market_demand, trade
 from cloud.api.broker.conduct import Record, Records
 from cloud.api.broker.counts import BrokerCounts
 from cloud.api.broker.node import Node
 from cloud.api.broker.settings import BrokerSettings
 from cloud.api.broker.stream import Registration, Stream
 from cloud.api.broker.tape import DraftFate, Tape, tape_id, tape_owner
+from cloud.api.broker.work import Work
+from cloud.api.market.reputation import Quarantine
+from cloud.api.market.state import Market
 from shared.errors import NexusError, RateLimited, TokenizerMismatch
-from shared.ids import NodeId, StreamId
+from shared.ids import ModelName, NodeId, StreamId
 from shared.wire.messages import DemandReason, ModelOffer, Receipt
 
 Commands = list[do.Command]
@@ -31,10 +36,19 @@ Commands = list[do.Command]
 
 class Broker:
     """`expected_verifiers`: how many endpoints are configured; while some are not attached, a node whose
-    tokenizer matches none of the others may still be meant for one of them and is not refused."""
+    tokenizer matches none of the others may still be meant for one of them and is not refused. `market`: where drafts
+    are paid; without one, nodes are chosen by how good they are, and what they did is counted all the same."""
 
-    def __init__(self, settings: BrokerSettings, rng: random.Random, *, expected_verifiers: int = 1) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        rng: random.Random,
+        *,
+        expected_verifiers: int = 1,
+        market: Market | None = None,
+    ) -> None:
         self.settings = settings
+        self.market = market
         self.counts = BrokerCounts()
         self.nodes: dict[NodeId, Node] = {}
         self.verifiers: dict[str, ev.VerifierAttached] = {}
@@ -63,14 +77,18 @@ class Broker:
             case ev.NodeResumed(node):
                 if found := self.nodes.get(node):
                     found.holding = False
+                    self._sharing(node, True)
                     self._changed.add(node)
                     self._serve_waiting(now, out)
             case ev.NodeDraining(node):
                 if found := self.nodes.get(node):
                     found.draining = True
+                    self._sharing(node, False)
                     self._changed.add(node)
             case ev.NodeDraft():
                 self._draft(event, now, out)
+            case ev.NodeBeat(node, joules):
+                self._beat(node, joules)
             case ev.VerifierAttached():
                 self._verifier_attached(event, now, out)
             case ev.VerifierLost(endpoint):
@@ -90,6 +108,17 @@ class Broker:
                     self._serve_waiting(now, out)
             case ev.Tick():
                 self._tick(now, out)
+            case ev.MinuteBegan(at):
+                self._minute(at, now, out)
+            case ev.BookChanged(book):
+                if self.market is not None:
+                    self.market.reprice(book)
+            case ev.RecordsLoaded():
+                self._loaded(event, now)
+            case ev.SharesSettled(shares):
+                if self.market is not None:
+                    for share in shares:
+                        self.market.paid(share.work.node, share.amount)
             case _:
                 assert_never(event)
         self._demands(out)
@@ -123,18 +152,25 @@ class Broker:
             self._reject(event.node, mismatch, out)
             return
         self.nodes[event.node] = Node(event.node, event.models, max(event.streams, 1), self.settings, record)
+        if self.market is not None:
+            self.market.joined(event.node, event.owner, max(event.streams, 1), event.ask)
         self._changed.add(event.node)
         self._serve_waiting(now, out)
 
     def _node_gone(self, node_id: NodeId, now: float, out: Commands) -> None:
         if node := self.nodes.pop(node_id, None):
             node.record.seen = now
-            self._take_streams(node, None, now, out)
+            self._take_streams(node, None, now, out, kept=node.draining)
+            if self.market is not None:
+                self.market.gone(node_id)
 
-    def _take_streams(self, node: Node, reason: str | None, now: float, out: Commands) -> None:
-        """Others take over all streams of the node; without a reason the node is gone, and not told."""
+    def _take_streams(self, node: Node, reason: str | None, now: float, out: Commands, *, kept: bool = True) -> None:
+        """Others take over all streams of the node; without a reason the node is gone, and not told. `kept`: it gave
+        them back in order."""
         taken = [self.streams[stream_id] for stream_id in sorted(node.open)]
         for stream in taken:
+            if self.market is not None:
+                self.market.reputation(node.node, stream.model).left(kept=kept)
             tape = self._unassign(node.node, stream, now, out)
             if reason is not None:
                 self._tell_closed(node.node, stream, tape, reason, out)
@@ -151,7 +187,7 @@ class Broker:
             waited_ms = 0.0 if owed_since is None else (now - owed_since) * 1_000.0
             if waited_ms > self.settings.max_hold_ms:
                 # An answer that never came counts as well: else a silent node would look prompt for ever.
-                node.responded(waited_ms)
+                self._responded(node, stream, waited_ms)
         for candidate in (0, *sorted(tape.candidates)):
             out.append(do.DropTape(stream.endpoint, stream.stream, tape_id(node_id, candidate)))
         return tape
@@ -188,13 +224,18 @@ class Broker:
             self._refuse(node.node, node.record, why, now, out)
             return
         node.holding = True
+        self._sharing(node.node, False)
         self._changed.add(node.node)
         self._take_streams(node, "held", now, out)
 
-    def _compared(self, node: Node, stream: Stream, agreed: int, missed: bool, now: float, out: Commands) -> None:
+    def _compared(
+        self, node: Node, stream: Stream, agreed: int, missed: bool, baseline: int, now: float, out: Commands
+    ) -> None:
         """The target's choice met what the node had drafted, in time, for the same positions."""
         if stream.registration.shaped or not (agreed or missed):
             return
+        if self.market is not None:
+            self.market.reputation(node.node, stream.model).compared(agreed, missed=missed, baseline=baseline)
         misses = stream.misses.get(node.node, 0)
         node.record.compared(agreed, missed=missed, counts=misses < self.settings.stream_misses, now=now)
         if missed:
@@ -205,6 +246,12 @@ class Broker:
                 f"The target model agreed with only {node.record.shares()}, so drafting with it costs more than it "
                 "gives. Any model with this tokenizer does better: check that the right draft model is loaded whole, "
                 "and update the software."
+            )
+            self._refuse(node.node, node.record, why, now, out)
+        elif self.market is not None and self.market.failed(node.node, stream.model):
+            why = (
+                "After a long trial this node's drafts are still no better than prompt lookup, which is free. Check "
+                "that its draft model is loaded whole, or choose a better one."
             )
             self._refuse(node.node, node.record, why, now, out)
 
@@ -231,6 +278,10 @@ class Broker:
         if tape.allowance < 0:
             self._excess(node, now, out)
             return
+        if work := stream.registration.work.get(event.node):
+            work.sent += len(event.tokens)
+        if self.market is not None:
+            self.market.traders[event.node].meter.drafted(len(event.tokens))
         line = tape.line(event.candidate, now)
         fate, response_ms = line.draft(event.epoch, event.pos, event.tokens, stream.tokens, now)
         match fate:
@@ -261,8 +312,25 @@ class Broker:
             case _:
                 assert_never(fate)
         if response_ms is not None and line is tape:
-            node.responded(response_ms)
-            self._changed.add(node.node)
+            self._responded(node, stream, response_ms)
+
+    def _responded(self, node: Node, stream: Stream, response_ms: float) -> None:
+        node.responded(response_ms)
+        self._changed.add(node.node)
+        if self.market is not None:
+            self.market.reputation(node.node, stream.model).responded(response_ms)
+
+    def _sharing(self, node: NodeId, sharing: bool) -> None:
+        if self.market is not None and (trader := self.market.traders.get(node)):
+            trader.sharing = sharing
+
+    def _beat(self, node: NodeId, joules: float | None) -> None:
+        if self.market is None or (trader := self.market.traders.get(node)) is None:
+            return
+        drawn = trader.meter.read(joules)
+        if joules is not None:
+            tally = self.market.tally(node)
+            tally.joules = (tally.joules or 0.0) + drawn
 
     # --- verifiers -----------------------------------------------------------------------------
 
@@ -319,6 +387,7 @@ class Broker:
         stream = Stream(
             stream=event.stream,
             endpoint=event.endpoint,
+            model=verifier.model,
             registration=registration,
             tokens=list(event.tokens),
             prompt=event.prompt,
@@ -327,6 +396,7 @@ class Broker:
             draftable=event.draftable and registration.policy.nodes(self.settings),
             last_seen=now,
             released=self.registration(event.stream) is None,
+            canary=self.market is not None and self.market.canary(),
         )
         self.streams[event.stream] = stream
         self._assign(stream, self.settings.tapes_per_stream, now, out)
@@ -361,17 +431,21 @@ class Broker:
             self._resync(stream, now, out)
             return
         source, candidate = tape_owner(event.source) if event.source else (None, 0)
-        if event.drafted and source is not None and (tape := stream.tapes.get(source)):
-            tape.drafted += event.drafted
-            tape.accepted += event.accepted
+        if event.drafted and source is not None:
+            self._worked(source, stream, event)
+            if tape := stream.tapes.get(source):
+                tape.drafted += event.drafted
+                tape.accepted += event.accepted
         for node_id, tape in list(stream.tapes.items()):
             agreed, missed = tape.agreement(event.tokens)
+            if self.market is not None:
+                self.market.reputation(node_id, stream.model).due(met=bool(agreed or missed))
             if event.drafted and node_id == source:
                 # An answer may end inside a draft: what was drafted behind its end is neither right nor wrong.
                 # A candidate is a long shot: that it misses says nothing against its node.
                 agreed = event.accepted
                 missed = not candidate and agreed < min(event.drafted, len(event.tokens))
-            self._compared(self.nodes[node_id], stream, agreed, missed, now, out)
+            self._compared(self.nodes[node_id], stream, agreed, missed, event.baseline, now, out)
         stream.registration.committed(stream.stream, len(event.tokens), event.drafted, event.accepted)
         self.counts.drafted_tokens += event.drafted
         self.counts.accepted_tokens += event.accepted
@@ -379,8 +453,36 @@ class Broker:
         self.counts.output_tokens += len(event.tokens)
         self.counts.verify_steps += 1
         self.counts.baseline_tokens += event.baseline
+        if self.market is not None and event.step_ms > 0:
+            self.market.floor(stream.model).step(
+                event.endpoint,
+                event.step,
+                round(event.step_ms * 1e6),
+                event.drafted,
+                event.accepted,
+                event.baseline,
+            )
         if event.tokens:
             self._commit(stream, event.tokens, now, out)
+
+    def _worked(self, source: NodeId, stream: Stream, event: ev.StreamVerified) -> None:
+        """A draft of this node was checked. It may be gone by now: its work counts all the same."""
+        work = stream.registration.work.get(source)
+        if work is None:
+            return
+        change = work.verified(event.pos, len(event.tokens), event.drafted, event.accepted, event.baseline)
+        self.counts.marginal_tokens += max(change, 0)
+        if self.market is None:
+            return
+        self.market.reputation(source, stream.model).verified(event.drafted, event.accepted, change)
+        tally = self.market.tally(source)
+        tally.drafted += event.drafted
+        tally.accepted += event.accepted
+        tally.marginal += change
+        if trader := self.market.traders.get(source):
+            trader.meter.accepted(event.accepted)
+            if (joules := trader.meter.per_token) is not None:
+                stream.registration.joules_per_token[source] = joules
 
     def _commit(self, stream: Stream, tokens: tuple[int, ...], now: float, out: Commands) -> None:
         pos = len(stream.tokens)
@@ -388,8 +490,7 @@ class Broker:
         for node_id, tape in stream.tapes.items():
             response_ms = tape.advance(tokens, now)
             if response_ms is not None and (node := self.nodes.get(node_id)):
-                node.responded(response_ms)
-                self._changed.add(node_id)
+                self._responded(node, stream, response_ms)
             tape.allowance += self._allowance(stream, len(tokens))
             out.append(do.AdvanceStream(node_id, stream.stream, tape.epoch, pos, tokens))
 
@@ -401,6 +502,8 @@ class Broker:
     def _end(self, stream: Stream, reason: str, now: float, out: Commands, *, drop_tapes: bool = False) -> None:
         """Forget a stream: its nodes are told, its request keeps the figures."""
         for node_id in list(stream.tapes):
+            if self.market is not None:
+                self.market.reputation(node_id, stream.model).left(kept=True)
             tape = self._unassign(node_id, stream, now, out if drop_tapes else [])
             self._tell_closed(node_id, stream, tape, reason, out)
         stream.registration.open.discard(stream.stream)
@@ -425,9 +528,20 @@ class Broker:
 
     def _candidate(self, stream: Stream) -> Node | None:
         """The node to ask next."""
-        fingerprint = self.verifiers[stream.endpoint].fingerprint
+        verifier = self.verifiers[stream.endpoint]
         others = (node for node in self.nodes.values() if node.node not in stream.tapes)
-        return choose(others, fingerprint, self.settings.good_share, self._rng)
+        if self.market is None:
+            return choose(others, verifier.fingerprint, self.settings.good_share, self._rng)
+        return trade(
+            others,
+            verifier.fingerprint,
+            verifier.model,
+            self.market,
+            held_by_owner(self.nodes.values(), self.market),
+            k=self._k(stream),
+            canary=stream.canary,
+            rng=self._rng,
+        )
 
     def _assign(self, stream: Stream, wanted: int, now: float, out: Commands) -> None:
         """Open the stream at free nodes until `wanted` of them draft for it."""
@@ -446,6 +560,7 @@ class Broker:
         stream.tapes[node.node] = tape = Tape.opened(len(stream.tokens), self._k(stream), now)
         tape.allowance = self._allowance(stream, 0)
         stream.registration.seen_by_nodes = True
+        tape.trial = self._employ(node.node, stream)
         out.append(
             do.OpenStream(
                 node=node.node,
@@ -461,38 +576,101 @@ class Broker:
             )
         )
 
+    def _employ(self, node: NodeId, stream: Stream) -> bool:
+        """Note on what terms the node works for this request: those of its first stream. True when it is on trial."""
+        work = stream.registration.work.setdefault(node, Work(node))
+        if self.market is None:
+            return False
+        model = stream.model
+        proven = self.market.proven(node, model)
+        tally = self.market.tally(node)
+        tally.owner = work.owner = self.market.traders[node].owner
+        tally.streams = max(tally.streams, len(self.nodes[node].open))
+        if proven and work.first is None and not work.sent:
+            work.price, work.price_version = self.market.spot(model).price, self.market.version(model)
+        return not proven
+
     def _serve_waiting(self, now: float, out: Commands) -> None:
         """A slot is free: streams that no node drafts for may have it."""
         if not any(node.available for node in self.nodes.values()):
             return
+        nobody: set[str] = set()
+        """Endpoints for whose streams there is no node: what one is not given, no other is."""
         for stream in self.streams.values():
-            if not stream.tapes:
+            if not stream.tapes and stream.endpoint not in nobody:
                 self._assign(stream, 1, now, out)
                 self._policy(stream, out)
+                if stream.draftable and not stream.tapes and len(stream.tokens) <= self.settings.max_open_tokens:
+                    nobody.add(stream.endpoint)
 
     def _policy(self, stream: Stream, out: Commands) -> None:
         """Tell the verifier how long the stream may wait, when that changed: not at all while nobody drafts for it."""
         policy = stream.registration.policy
-        wait_ms = policy.wait_ms(self.settings) if stream.tapes else 0.0
+        awaited = any(not tape.trial for tape in stream.tapes.values())
+        wait_ms = policy.wait_ms(self.settings) if awaited else 0.0
         if wait_ms != stream.wait_ms:
             stream.wait_ms = wait_ms
             out.append(do.SetPolicy(stream.endpoint, stream.stream, wait_ms, self._k(stream)))
 
+    def _targets(self) -> dict[ModelName, str]:
+        """Fingerprint of each model that is served."""
+        return {verifier.model: verifier.fingerprint for verifier in self.verifiers.values()}
+
     def _demands(self, out: Commands) -> None:
         if not self._changed:
             return
-        fingerprints = {verifier.fingerprint for verifier in self.verifiers.values()}
+        targets = self._targets()
         for node in [self.nodes[node_id] for node_id in sorted(self._changed & self.nodes.keys())]:
-            reason = demand(node, fingerprints)
+            if self.market is None:
+                reason = demand(node, targets.values())
+                words = explain(node, reason) if reason is not node.demand else ""
+            else:
+                reason, words = market_demand(node, targets, self.market)
+                self.market.tally(node.node).explain(reason, words)
             if reason is not node.demand:
                 node.demand = reason
-                out.append(do.SendDemand(node.node, reason, explain(node, reason)))
+                out.append(do.SendDemand(node.node, reason, words))
         self._changed.clear()
+
+    # --- the market ----------------------------------------------------------------------------
+
+    def _loaded(self, event: ev.RecordsLoaded, now: float) -> None:
+        if self.market is not None:
+            self.market.restore(event.standings)
+        for each in event.quarantines:
+            self.records.restore(each.node, now + each.until - event.at, each.refusals, each.why, now)
+
+    def _minute(self, at: int, now: float, out: Commands) -> None:
+        if self.market is None:
+            return
+        targets = self._targets()
+        for node in self.nodes.values():
+            tally = self.market.tally(node.node)
+            tally.owner = self.market.traders[node.node].owner
+            tally.streams = max(tally.streams, len(node.open))
+            tally.explain(*market_demand(node, targets, self.market))
+        quarantines = tuple(
+            Quarantine(node, int(at + record.refused_until - now), record.refusals, record.why)
+            for node, record in self.records.refusals()
+            if record.refused(now)
+        )
+        report = self.market.end_minute(at)
+        out.append(do.RecordMinute(replace(report, quarantines=quarantines)))
+        self._changed.update(self.nodes)
+        self._serve_waiting(now, out)
+
+    def _sample_demand(self) -> None:
+        if self.market is None:
+            return
+        wanted = Counter(stream.model for stream in self.streams.values() if stream.draftable)
+        for model in {verifier.model for verifier in self.verifiers.values()}:
+            self.market.floor(model).sample(wanted[model])
 
     # --- time ----------------------------------------------------------------------------------
 
     def _tick(self, now: float, out: Commands) -> None:
         self.records.forget(self.nodes, now)
+        self._sample_demand()
         for node in self.nodes.values():
             if node.demand is DemandReason.LOW_ACCEPTANCE:
                 # What was measured of it fades, so that it is tried again.

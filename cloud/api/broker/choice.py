@@ -1,9 +1,15 @@
 """Which node is asked next, and why a node is not."""
 
 import random
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from cloud.api.broker.node import Node
+from cloud.api.market.pricebook import WHOLE
+from cloud.api.market.reasons import ask_too_high, probation
+from cloud.api.market.state import Market
+from cloud.api.market.surplus import Candidate, pick
+from shared.ids import AccountId, ModelName
 from shared.wire.messages import DemandReason
 
 
@@ -20,6 +26,81 @@ def choose(nodes: Iterable[Node], fingerprint: str, good_share: float, rng: rand
     good = [node for node in free if node.score >= best * good_share]
     lightest = min(node.load for node in good)
     return rng.choice([node for node in good if node.load == lightest])
+
+
+def trade(
+    nodes: Iterable[Node],
+    fingerprint: str,
+    model: ModelName,
+    market: Market,
+    streams: Mapping[AccountId | None, int],
+    *,
+    k: int,
+    canary: bool,
+    rng: random.Random,
+) -> Node | None:
+    """The same where drafts are paid: by expected surplus, among those that this minute's price serves.
+
+    A node on probation is asked first for a canary stream, and for others where no proven one is free. A node that
+    asks more than the price, or that nobody could be paid for, is not asked.
+
+    Args:
+        nodes: of any tokenizer.
+        fingerprint: the target's.
+        model: the target's name.
+        market: prices, asks and reputations.
+        streams: that each owner's nodes draft for now.
+        k: draft tokens that a verification takes.
+        canary: the stream is one that nodes are tried with.
+        rng: chance among equals.
+    """
+    free = {node.node: node for node in nodes if node.available and node.offers(fingerprint)}
+    paid, tried = market.able(free, model)
+    first = market.spot(model).served
+    served = [name for name in paid if name in first] or paid
+    served = [name for name in served if free[name].poor is None] or served
+    trials = [Candidate(name, market.traders[name].owner, 1.0, free[name].load) for name in tried]
+    candidates = [
+        Candidate(name, market.traders[name].owner, market.surplus(name, model, k), free[name].load) for name in served
+    ]
+    settings = market.settings
+    for group in (trials, candidates) if canary else (candidates, trials):
+        if chosen := pick(group, streams, cap=settings.owner_cap, good_share=settings.good_share, rng=rng):
+            return free[chosen]
+    return None
+
+
+def held_by_owner(nodes: Iterable[Node], market: Market) -> Counter[AccountId | None]:
+    """Streams that each owner's nodes draft for."""
+    held: Counter[AccountId | None] = Counter()
+    for node in nodes:
+        if node.open:
+            held[market.traders[node.node].owner] += len(node.open)
+    return held
+
+
+def market_demand(node: Node, targets: Mapping[ModelName, str], market: Market) -> tuple[DemandReason, str]:
+    """`demand` and `explain` where drafts are paid; `targets`: fingerprints of the attached targets by name."""
+    reason = demand(node, targets.values())
+    if reason not in (DemandReason.NO_DEMAND, DemandReason.SERVING):
+        return reason, explain(node, reason)
+    matching = [model for model, fingerprint in targets.items() if node.offers(fingerprint)]
+    objections = {model: market.objection(node.node, model) for model in matching}
+    if not objections or (reason is DemandReason.SERVING and None in objections.values()):
+        return reason, ""
+    for model, objection in objections.items():
+        if objection is None:
+            others = market.floor(model).streams
+            return (DemandReason.OUTRANKED if others and not node.open else reason), ""
+    model, objection = next(iter(objections.items()))
+    if objection is DemandReason.ASK_TOO_HIGH:
+        return objection, ask_too_high(market.ask(node.node), market.spot(model).price)
+    if objection is DemandReason.PROBATION:
+        reputation = market.reputation(node.node, model)
+        gain = reputation.gain / reputation.trials if reputation.trials else 0.0
+        least, needed = market.settings.least_yield / WHOLE, market.settings.prove_tokens
+        return objection, probation(reputation.compared_tokens, needed, gain, least)
+    return objection or reason, ""
 
 
 def demand(node: Node, fingerprints: Collection[str]) -> DemandReason:

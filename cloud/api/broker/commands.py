@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cloud.api.market.minutes import MinuteReport
 from shared.errors import NexusError
 from shared.ids import ModelName, NodeId, StreamId, TapeId
 from shared.sampling import Sampling
@@ -89,6 +90,13 @@ class RequestResync:
     stream: StreamId
 
 
+@dataclass(frozen=True, slots=True)
+class RecordMinute:
+    """A minute of the market is over: store it."""
+
+    report: MinuteReport
+
+
 NodeCommand = OpenStream | AdvanceStream | CloseStream | SendDemand | RejectNode
 VerifierCommand = ForwardDraft | DropTape | SetPolicy | RequestResync
-Command = NodeCommand | VerifierCommand
+Command = NodeCommand | VerifierCommand | RecordMinute

@@ -12,7 +12,7 @@ measured is bounded by the same budgets, and by the verifier, which takes no lon
 """
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from cloud.api.broker.budget import Budget
@@ -137,6 +137,11 @@ class Record:
         left = _duration(self.refused_until - now)
         return f"{self.why} It may connect again in {left}; if nothing has changed by then, the time doubles."
 
+    def restore(self, until: float, refusals: int, why: str) -> None:
+        """A refusal of before this gateway started; a newer one stays."""
+        if not self.refusals:
+            self.refused_until, self.refusals, self.why = until, refusals, why
+
     @property
     def matters_until(self) -> float:
         """From then on the record is of no interest, unless the node connects again."""
@@ -158,6 +163,15 @@ class Records:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def restore(self, node: NodeId, until: float, refusals: int, why: str, now: float) -> None:
+        """Note a refusal that is known from before; times are monotonic seconds, and may lie before the start."""
+        record = self._records.setdefault(node, Record(self._settings, min(until, now)))
+        record.restore(until, refusals, why)
+
+    def refusals(self) -> Iterator[tuple[NodeId, Record]]:
+        """Records of nodes that were refused at some time."""
+        return ((node, record) for node, record in self._records.items() if record.refusals)
 
     def forget(self, connected: Container[NodeId], now: float) -> None:
         """Drop those that matter no more, and the oldest beyond the bound, of nodes that are not connected."""

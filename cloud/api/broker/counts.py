@@ -33,5 +33,8 @@ class BrokerCounts:
     baseline_tokens: int = 0
     """Draft tokens that the verifier's own n-gram proposer would have had accepted."""
 
+    marginal_tokens: int = 0
+    """Accepted tokens of nodes beyond those that prompt lookup would have had."""
+
     def as_dict(self) -> dict[str, int]:
         return asdict(self)

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from cloud.api.accounts.money import Pico
 from cloud.api.broker.policy import StreamPolicy
-from shared.ids import ModelName, NodeId, StreamId, TapeId, VerifierId
+from cloud.api.ledger.settlement import NodeShare
+from cloud.api.market.pricebook import PriceBook
+from cloud.api.market.reputation import Quarantine, Standing
+from shared.ids import AccountId, ModelName, NodeId, StreamId, TapeId, VerifierId
 from shared.sampling import Sampling
 from shared.wire.messages import HoldReason, ModelOffer
 
@@ -15,6 +19,10 @@ class NodeJoined:
     node: NodeId
     models: tuple[ModelOffer, ...]
     streams: int
+    owner: AccountId | None = None
+    """Who is paid for its work; none = nobody, it is not paired."""
+    ask: Pico | None = None
+    """Pico-dollars for a marginal token; none = by its energy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,14 @@ class NodeDraft:
     tokens: tuple[int, ...]
     candidate: int = 0
     """0 is the node's main line."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBeat:
+    """A sign of life; `joules` as the node's counter has them since its session began, if it has one."""
+
+    node: NodeId
+    joules: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +142,8 @@ class StreamVerified:
     source: TapeId | None
     baseline: int
     step_ms: float
+    step: int = 0
+    """Number of the engine's step; those of one step together make it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +158,37 @@ class Tick:
     """Time has passed; sent about once a second."""
 
 
-NodeEvent = NodeJoined | NodeLeft | NodeBroke | NodeHeld | NodeResumed | NodeDraining | NodeDraft
+@dataclass(frozen=True, slots=True)
+class MinuteBegan:
+    """A new minute of the market, `at` seconds since 1970."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookChanged:
+    """Prices or rates have new versions."""
+
+    book: PriceBook
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsLoaded:
+    """What was stored of nodes before this gateway started. `at`: now, in seconds since 1970."""
+
+    standings: tuple[Standing, ...]
+    quarantines: tuple[Quarantine, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SharesSettled:
+    """What nodes get for a request that is over."""
+
+    shares: tuple[NodeShare, ...]
+
+
+NodeEvent = NodeJoined | NodeLeft | NodeBroke | NodeHeld | NodeResumed | NodeDraining | NodeDraft | NodeBeat
+MarketEvent = MinuteBegan | BookChanged | RecordsLoaded | SharesSettled
 VerifierEvent = VerifierAttached | VerifierLost | StreamOpened | StreamVerified | StreamClosed
-Event = NodeEvent | VerifierEvent | StreamRegistered | StreamReleased | Tick
+Event = NodeEvent | VerifierEvent | MarketEvent | StreamRegistered | StreamReleased | Tick

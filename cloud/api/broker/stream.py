@@ -5,7 +5,10 @@ from typing import Literal
 
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.broker.tape import Tape
-from shared.ids import NodeId, StreamId
+from cloud.api.broker.work import Work
+from cloud.api.ledger.settlement import NodeWork
+from cloud.api.market.bound import Claim
+from shared.ids import ModelName, NodeId, StreamId
 from shared.sampling import Sampling
 
 Origin = Literal["accepted", "corrected", "bonus", "plain"]
@@ -29,6 +32,13 @@ class StreamFigures:
     """Of choice 0."""
     prompt_tokens: int = 0
     """Of the prompt, once the engine has taken it on."""
+    claims: tuple[Claim, ...] = ()
+    """Of the nodes whose drafts were checked."""
+
+    @property
+    def work(self) -> tuple[NodeWork, ...]:
+        """What each node did."""
+        return tuple(claim.work for claim in self.claims)
 
 
 def origins(tokens: int, drafted: int, accepted: int) -> list[Origin]:
@@ -57,6 +67,9 @@ class Registration:
     seen_by_nodes: bool = False
     seed: int | None = None
     prompt_tokens: int = 0
+    work: dict[NodeId, Work] = field(default_factory=dict)
+    joules_per_token: dict[NodeId, float] = field(default_factory=dict)
+    """Of the nodes with a counter, as measured last."""
 
     @property
     def closed(self) -> bool:
@@ -89,6 +102,9 @@ class Registration:
             node_class="any" if self.seen_by_nodes else "none",
             seed=self.seed,
             prompt_tokens=self.prompt_tokens,
+            claims=tuple(
+                work.claim(self.joules_per_token.get(node)) for node, work in self.work.items() if work.drafted
+            ),
         )
 
 
@@ -98,6 +114,7 @@ class Stream:
 
     stream: StreamId
     endpoint: str
+    model: ModelName
     registration: Registration
     tokens: list[int]
     """All committed tokens, prompt included."""
@@ -114,3 +131,5 @@ class Stream:
     resync_sent: float | None = None
     """When the verifier was asked for the whole stream; none = in step with it."""
     released: bool = False
+    canary: bool = False
+    """A node on probation is tried with this stream although a proven one is free."""

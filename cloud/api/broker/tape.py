@@ -65,6 +65,8 @@ class Tape:
     drafted: int = 0
     """Tokens of this tape that a verification checked."""
     accepted: int = 0
+    trial: bool = False
+    """Its node is on probation: no stream waits for it."""
     allowance: float = 0.0
     """Draft tokens that the node may still send for the stream, on all its lines: `BrokerSettings.excess_factor`."""
     candidates: dict[int, "Tape"] = field(default_factory=dict)

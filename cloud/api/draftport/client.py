@@ -240,6 +240,7 @@ class DraftPortClient:
                     source=None if message.source is None else TapeId(message.source),
                     baseline=message.baseline,
                     step_ms=message.step_ms,
+                    step=message.step,
                 )
             case Closed():
                 return ev.StreamClosed(self.endpoint, stream, message.reason)

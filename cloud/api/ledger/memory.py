@@ -139,10 +139,8 @@ class MemoryBooks:
         return Posting(extract, at=int(self._clock()), new_id=self._new_id, hold_days=self._hold_days)
 
     async def _store(self, posting: Posting) -> None:
-        for settled in posting.settled:
-            if settled.event is not None:
-                for hook in self._hooks:
-                    await hook.write(None, settled.settlement, settled.event.id, settled.event.at)
+        for hook in self._hooks:
+            await hook.write(None, posting.posted)
         for event in posting.events:
             self._events[event.entry.key] = event
         for place, amount in posting.moves.items():

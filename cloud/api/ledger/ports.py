@@ -7,9 +7,9 @@ from typing import Protocol, TypeVar
 from cloud.api.accounts.keys import KeyId
 from cloud.api.accounts.money import Nano
 from cloud.api.ledger.audit import Audit
-from cloud.api.ledger.events import Entry, Event, EventId, Kind
+from cloud.api.ledger.events import Entry, Event, Kind
 from cloud.api.ledger.places import Place
-from cloud.api.ledger.posting import settle_key
+from cloud.api.ledger.posting import Posted, settle_key
 from cloud.api.ledger.reservations import Reservation
 from cloud.api.ledger.settlement import Settlement
 from shared.ids import AccountId
@@ -63,11 +63,11 @@ class Written:
 
 
 class SettleHook(Protocol[C_contra]):
-    """Writes more in the transaction of a settlement, once for each. What it raises undoes the whole batch."""
+    """Writes more in the transaction of settlements, once for each. What it raises undoes the whole batch."""
 
-    async def write(self, connection: C_contra, settlement: Settlement, event_id: EventId, at: int) -> None:
-        """`connection` is the transaction's; `at` the event's time. Not called for answers that moved no money and had
-        no nodes.
+    async def write(self, connection: C_contra, posted: Sequence[Posted]) -> None:
+        """All of a batch; `connection` is the transaction's. Answers that moved no money and had no nodes are not among
+        them.
         """
         ...
 

@@ -47,6 +47,15 @@ class Extract:
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """A settlement under its event, as hooks are told of it; `at` is the event's time."""
+
+    settlement: Settlement
+    event_id: EventId
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """A settlement that counts, with its event if anything was moved."""
 
@@ -81,6 +90,13 @@ class Posting:
     def balance(self, place: Place) -> int:
         """As it is with the changes so far."""
         return self._extract.balances[place]
+
+    @property
+    def posted(self) -> list[Posted]:
+        """Settlements that have an event: those that moved money, or had nodes."""
+        return [
+            Posted(each.settlement, each.event.id, each.event.at) for each in self.settled if each.event is not None
+        ]
 
     @property
     def new_reservations(self) -> list[Reservation]:

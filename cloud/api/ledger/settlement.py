@@ -48,6 +48,8 @@ class Settlement:
     target: ModelName
     price_version: str
     """The version of the customer's price."""
+    rates_version: str = ""
+    """The version of the rates that bounded the shares."""
     shares: tuple[NodeShare, ...] = ()
 
     @property

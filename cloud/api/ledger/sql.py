@@ -68,10 +68,8 @@ class SqlBooks:
                 posting.settle(settlement)
             await store(connection, posting)
             spending = await write_charges(connection, [each.charge for each in batch.settlements])
-            for settled in posting.settled:
-                if settled.event is not None:
-                    for hook in self._hooks:
-                        await hook.write(connection, settled.settlement, settled.event.id, settled.event.at)
+            for hook in self._hooks:
+                await hook.write(connection, posting.posted)
             await add(connection, posting)
             left = {account: Nano(posting.balance(available(account))) for account in customers}
             return Written(frozenset(refused), left, spending)

@@ -1,1 +1,1 @@
-"""The market: prices, which node is given a stream, what its tokens are worth, and how far it is trusted; pure."""
+"""The market: prices, which node is given a stream, what tokens are worth, how far it is trusted; its core is pure."""

@@ -45,6 +45,8 @@ class Listener(Protocol):
     def broke(self, connection: "NodeConnection") -> None:
         """A node that has joined broke the protocol; `left` follows."""
 
+    def beat(self, connection: "NodeConnection", beat: Beat) -> None: ...
+
     def ignored(self, connection: "NodeConnection") -> None:
         """A draft arrived for a stream that is over."""
 
@@ -185,6 +187,7 @@ class NodeConnection:
                     message = await self._received()
                     if isinstance(message, Beat):
                         deadline.reschedule(loop.time() + patience_s)
+                        self._listener.beat(self, message)
                     elif isinstance(message, Ignored):
                         self._listener.ignored(self)
                     else:

@@ -7,6 +7,7 @@ from typing import assert_never
 import structlog
 from starlette.websockets import WebSocket
 
+from cloud.api.accounts.money import Pico
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
 from cloud.api.nodes.aliases import Aliases
@@ -14,7 +15,7 @@ from cloud.api.nodes.connection import NodeConnection
 from cloud.api.nodes.register import Everybody, Register
 from cloud.api.nodes.settings import NodeSettings
 from shared.errors import LimitExceeded, LocalMisuse, NexusError, Unavailable
-from shared.ids import GatewayId, NodeId
+from shared.ids import AccountId, GatewayId, NodeId
 from shared.wire.messages import (
     Advance,
     Beat,
@@ -31,6 +32,10 @@ from shared.wire.messages import (
     Resume,
 )
 
+MOST_JOULES = 1e15
+"""A reading beyond this is no reading."""
+PICO_PER_NANO = 1_000
+
 _log = structlog.get_logger("nexus.nodes")
 
 
@@ -46,7 +51,8 @@ class NodeCounts:
 class NodeHub:
     """The endpoint `/v1/nodes/connect` and the connections behind it.
 
-    `mismatch` says why a node with these models can draft for nothing here, or none.
+    `mismatch` says why a node with these models can draft for nothing here, or none; `owner` whose a node is that has
+    proved its key, or none while it is not paired.
     """
 
     def __init__(
@@ -55,12 +61,14 @@ class NodeHub:
         settings: NodeSettings,
         on_event: Callable[[ev.NodeEvent], None],
         mismatch: Callable[[Iterable[ModelOffer]], NexusError | None],
+        owner: Callable[[NodeId], AccountId | None] = lambda _: None,
     ) -> None:
         self.counts = NodeCounts()
         self._gateway = gateway
         self._settings = settings
         self._on_event = on_event
         self._mismatch = mismatch
+        self._owner = owner
         self._open: set[NodeConnection] = set()
         """All sockets, those in their handshake included."""
         self._nodes: dict[NodeId, NodeConnection] = {}
@@ -71,6 +79,7 @@ class NodeHub:
     def guard(self, register: Register) -> None:
         """From now on `register` says which nodes may be connected, and ends the connections of those that may not."""
         self._register = register
+        self._owner = register.owner
         register.on_revoked = self._turn_away
 
     def _turn_away(self, node: NodeId, error: NexusError) -> None:
@@ -164,7 +173,10 @@ class NodeHub:
         self._aliases[connection] = Aliases()
         hello = connection.hello
         _log.info("nodes.joined", node=connection.node, engine=hello.engine, streams=hello.streams)
-        self._on_event(ev.NodeJoined(connection.node, hello.models, hello.streams))
+        ask = None if hello.ask is None else Pico(max(hello.ask, 0) * PICO_PER_NANO)
+        self._on_event(
+            ev.NodeJoined(connection.node, hello.models, hello.streams, owner=self._owner(connection.node), ask=ask)
+        )
 
     def left(self, connection: NodeConnection) -> None:
         self._aliases.pop(connection, None)
@@ -176,6 +188,10 @@ class NodeHub:
     def broke(self, connection: NodeConnection) -> None:
         if self._nodes.get(connection.node) is connection:
             self._on_event(ev.NodeBroke(connection.node))
+
+    def beat(self, connection: NodeConnection, beat: Beat) -> None:
+        if self._nodes.get(connection.node) is connection and beat.energy is not None:
+            self._on_event(ev.NodeBeat(connection.node, beat.energy if 0 <= beat.energy < MOST_JOULES else None))
 
     def ignored(self, connection: NodeConnection) -> None:
         self.counts.drafts_after_close += 1

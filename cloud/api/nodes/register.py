@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shared.errors import NexusError
-from shared.ids import NodeId
+from shared.ids import AccountId, NodeId
 
 
 class Register(Protocol):
@@ -21,6 +21,10 @@ class Register(Protocol):
         """The same by what is known now, without waiting."""
         ...
 
+    def owner(self, node: NodeId) -> AccountId | None:
+        """Who is paid for the node's work, by what is known now; none when it is paired with no account."""
+        ...
+
 
 class Everybody:
     """Every node may be connected."""
@@ -32,4 +36,7 @@ class Everybody:
         return None
 
     def refusal(self, node: NodeId) -> NexusError | None:
+        return None
+
+    def owner(self, node: NodeId) -> AccountId | None:
         return None

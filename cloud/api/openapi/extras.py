@@ -1,6 +1,7 @@
 """Schemas of answers that OpenAI has none for: health, API keys, and this document itself."""
 
 from cloud.api.accounts.keys import SCOPES
+from cloud.api.openapi.money_schemas import MONEY_SCHEMAS
 from cloud.api.openapi.people_schemas import PEOPLE_SCHEMAS
 from cloud.conformance.schemas.shapes import BOOLEAN, COUNT, STRING, Schema, array, choice, const, nullable, record, ref
 
@@ -28,6 +29,7 @@ _KEY: dict[str, Schema] = {
 
 EXTRAS: dict[str, Schema] = {
     **PEOPLE_SCHEMAS,
+    **MONEY_SCHEMAS,
     "ApiKey": record(_KEY),
     "NewApiKey": record({**_KEY, "key": {"type": "string", "description": "The secret, shown this once."}}),
     "ApiKeyList": record({"object": const("list"), "data": array(ref("ApiKey"))}),

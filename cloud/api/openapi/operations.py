@@ -4,6 +4,7 @@ from cloud.api.accounts.terms import KeyInput
 from cloud.api.openai.chat import CHAT_PATH, ChatRequest
 from cloud.api.openai.completions import COMPLETIONS_PATH, CompletionRequest
 from cloud.api.openapi import examples
+from cloud.api.openapi.money import MONEY
 from cloud.api.openapi.operation import OF_A_BODY, OF_A_KEY, OF_ALL, Operation, Told
 from cloud.api.openapi.people import PEOPLE
 
@@ -121,6 +122,7 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(400, *OF_A_KEY, 404, 429, 503, *OF_ALL),
     ),
     *PEOPLE,
+    *MONEY,
     Operation(
         method="get",
         path="/health",

@@ -1,4 +1,4 @@
-"""Events, postings, balances, reservations and settlements. Times are seconds since 1970 (UTC)."""
+"""Events, postings, balances, reservations, settlements. Times are seconds since 1970 (UTC), money is nano-dollars."""
 
 from typing import Final
 

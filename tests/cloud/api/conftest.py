@@ -210,6 +210,7 @@ class FakeFigures:
     node_class: str = "none"
     seed: int | None = None
     prompt_tokens: int = 0
+    claims: list[Any] = field(default_factory=list)
 
 
 @dataclass

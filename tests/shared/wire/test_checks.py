@@ -65,6 +65,8 @@ def test_samples_pass(tag: str, samples: Mapping[str, Any]) -> None:
         ("advance", "pos", -1),
         ("advance", "tokens", ()),
         ("close", "receipt", Receipt(drafted=1, accepted=2)),
+        ("close", "receipt", Receipt(drafted=2, accepted=1, marginal=2)),
+        ("close", "receipt", Receipt(drafted=2, accepted=1, amount=-1)),
         ("refuse", "code", ""),
     ],
 )

@@ -14,6 +14,7 @@ from cloud.api.admission.desk import Desk
 from cloud.api.admission.gate import Gate
 from cloud.api.admission.settings import GateSettings
 from cloud.api.admission.ticket import TEMPLATE_TOKENS, Ask
+from cloud.api.admission.ticket import Terms as Terms_
 from cloud.api.ledger.bookkeeper import Bookkeeper
 from cloud.api.ledger.memory import MemoryBooks
 from shared.errors import InsufficientQuota, RateLimited, Unavailable
@@ -56,6 +57,31 @@ def desk(budgets, settled):
     bookkeeper = Bookkeeper(MemoryBooks(MemoryAccounts()), budgets, gateway=GatewayId("gw_test"), clock=lambda: 0)
     gate = Gate(GateSettings(max_streams=2, deadline_s=0.01), clock=lambda: 0)
     return Desk(bookkeeper, gate, {"tiny": PRICE}, clock=lambda: 0, monotonic=lambda: 0, on_settled=settled.append)
+
+
+async def test_a_settlement_names_its_versions_and_its_nodes_shares(budgets):
+    """Those of when the request was let in; a second settlement changes neither charge nor shares."""
+    asked = []
+
+    def shares(price, charge, claims):
+        asked.append((price, charge.cost, claims))
+        return ("share",) * len(claims)
+
+    desk = Desk(
+        Bookkeeper(MemoryBooks(MemoryAccounts()), budgets, gateway=GatewayId("gw_test"), clock=lambda: 0),
+        Gate(GateSettings(), clock=lambda: 0),
+        {"tiny": PRICE},
+        clock=lambda: 0,
+        monotonic=lambda: 0,
+        terms=lambda model: Terms_(f"price-of-{model}", "rates-1", shares),
+    )
+    ticket = await desk.admit(key(), ask())
+    ticket.settle(Used(8, 2, 5), "answered", ["claim"])
+    first = ticket.settlement
+    ticket.settle(Used(8, 2, 500), "answered", ["claim", "another", "forged"])
+    assert ticket.settlement is first and len(asked) == 1
+    assert (first.price_version, first.rates_version, first.shares) == ("price-of-tiny", "rates-1", ("share",))
+    assert asked == [(PRICE, first.charge.cost, ["claim"])] and first.target == "tiny"
 
 
 async def test_settled_once(desk, budgets, settled):

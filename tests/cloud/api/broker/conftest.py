@@ -1,29 +1,38 @@
 """A broker with a hand-turned clock, and short names for the events that tests send."""
 
+import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cloud.api.accounts.money import Pico
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
 from cloud.api.broker.broker import Broker
 from cloud.api.broker.policy import StreamPolicy
 from cloud.api.broker.settings import BrokerSettings
-from shared.ids import ModelName, NodeId, StreamId, TapeId, VerifierId
+from cloud.api.market.state import Market
+from shared.ids import AccountId, ModelName, NodeId, StreamId, TapeId, VerifierId
 from shared.sampling import Sampling
 from shared.wire.messages import HoldReason, ModelOffer
 
 FP = "a" * 64
 PROMPT = (1, 2, 3)
+TRACES = Path(__file__).parents[4] / "bench/data/traces.jsonl"
 
 
 class Play:
     """Sends events to a broker; every call returns the commands that it caused, all of them are kept in `log`."""
 
-    def __init__(self, seed: int = 0, *, expected_verifiers: int = 1, **settings: Any) -> None:
-        self.broker = Broker(BrokerSettings(**settings), random.Random(seed), expected_verifiers=expected_verifiers)
+    def __init__(
+        self, seed: int = 0, *, expected_verifiers: int = 1, market: Market | None = None, **settings: Any
+    ) -> None:
+        self.broker = Broker(
+            BrokerSettings(**settings), random.Random(seed), expected_verifiers=expected_verifiers, market=market
+        )
         self.now = 100.0
         self.log: list[do.Command] = []
 
@@ -39,7 +48,7 @@ class Play:
 
     def join(self, node: str, streams: int = 4, fingerprint: str = FP, vocabulary: int = 100) -> list[do.Command]:
         offer = ModelOffer(name="small", fingerprint=fingerprint, vocabulary=vocabulary)
-        return self.send(ev.NodeJoined(NodeId(node), (offer,), streams))
+        return self.send(ev.NodeJoined(NodeId(node), (offer,), streams, AccountId(f"acct_{node}"), Pico(0)))
 
     def leave(self, node: str) -> list[do.Command]:
         return self.send(ev.NodeLeft(NodeId(node)))
@@ -109,3 +118,9 @@ def make_play() -> Callable[..., Play]:
         return made
 
     return make
+
+
+@pytest.fixture(scope="session")
+def traces() -> list[dict[str, Any]]:
+    """Answers of a real target with what a real draft model guessed at each token (bench/traces.py)."""
+    return [json.loads(line) for line in TRACES.read_text().splitlines()]

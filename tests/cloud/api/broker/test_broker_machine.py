@@ -8,8 +8,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from cloud.api.accounts.money import Pico
+from cloud.api.accounts.prices import Price
 from cloud.api.broker import commands as do
 from cloud.api.broker import events as ev
+from cloud.api.market.pricebook import PriceBook, PriceVersion
+from cloud.api.market.settings import MarketSettings
+from cloud.api.market.state import Market
 from shared.errors import RateLimited
 from shared.ids import NodeId, StreamId
 
@@ -66,7 +71,8 @@ class Machine(RuleBasedStateMachine):
                     self.tapes.add((command.stream, command.tape))
                     assert all(0 <= token < 100 for token in command.tokens)
                 case do.DropTape():
-                    self.tapes.remove((command.stream, command.tape))
+                    # A candidate of which nothing was fit to be passed on may be dropped as well.
+                    self.tapes.discard((command.stream, command.tape))
 
     def forget(self, node: str) -> None:
         self.told = {key: value for key, value in self.told.items() if key[0] != node}
@@ -149,6 +155,7 @@ class Machine(RuleBasedStateMachine):
     def tick(self, seconds: int) -> None:
         self.play.now += seconds
         self.carry(self.play.send(ev.Tick()))
+        self.carry(self.play.send(ev.MinuteBegan(int(self.play.now))))
 
     @rule()
     def verifier_restarts(self) -> None:
@@ -183,15 +190,25 @@ class Machine(RuleBasedStateMachine):
         assert not waiting or not any(node.available for node in broker.nodes.values())
 
 
-@pytest.mark.parametrize("steps", [60])
-def test_the_broker_keeps_its_rules(make_play: Callable[..., Any], steps: int) -> None:
+def market() -> Market:
+    """New nodes are tried, proven ones are paid: with asks of 0 each may draft."""
+    book = PriceBook((PriceVersion("p", "big", 0, Price(completion=Pico(600_000))),))
+    return Market(MarketSettings(prove_tokens=3, least_yield=100), book)
+
+
+@pytest.mark.parametrize("traded", [False, True])
+def test_the_broker_keeps_its_rules(make_play: Callable[..., Any], traded: bool) -> None:
     """Slots, contiguous advances, dropped tapes, no draft from a stranger, nothing left behind."""
-    kind = type("BoundMachine", (Machine,), {"make_play": staticmethod(make_play)})
+
+    def play(**settings: Any) -> Any:
+        return make_play(**settings, market=market() if traded else None)
+
+    kind = type("BoundMachine", (Machine,), {"make_play": staticmethod(play)})
     run_state_machine_as_test(
         kind,
         settings=settings(
-            max_examples=60,
-            stateful_step_count=steps,
+            max_examples=30,
+            stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -137,12 +137,16 @@ class Node:
         self.session = NodeSession()
         self.id = ""
 
-    async def hello(self, fingerprint: str = FP, streams: int = 4, versions: tuple[int, ...] = (1,)) -> None:
+    async def hello(
+        self, fingerprint: str = FP, streams: int = 4, versions: tuple[int, ...] = (1,), ask: int | None = None
+    ) -> None:
         offer = ModelOffer(name="small", fingerprint=fingerprint, vocabulary=100)
-        await self.send(Hello(versions=versions, key=self.key.public, engine="test", models=(offer,), streams=streams))
+        await self.send(
+            Hello(versions=versions, key=self.key.public, engine="test", models=(offer,), streams=streams, ask=ask)
+        )
 
-    async def join(self, fingerprint: str = FP, streams: int = 4) -> "Node":
-        await self.hello(fingerprint, streams)
+    async def join(self, fingerprint: str = FP, streams: int = 4, ask: int | None = None) -> "Node":
+        await self.hello(fingerprint, streams, ask=ask)
         await self.prove()
         self.id = (await self.next(Welcome)).node
         return self
@@ -210,8 +214,9 @@ class World:
         nodes = NodeSettings(limits=limits, **settings.pop("nodes", {}))
         coordinator = Coordinator(
             DraftPortSettings(endpoints=tuple(port.address for port in ports), **settings.pop("keys", {})),
-            broker=BrokerSettings(**settings),
             nodes=nodes,
+            **{name: settings.pop(name) for name in ("market", "owner", "wall") if name in settings},
+            broker=BrokerSettings(**settings),
         )
         await coordinator.start()
         self.stack.push_async_callback(coordinator.stop)

@@ -30,10 +30,10 @@ class Remembered:
     told: list = field(default_factory=list)
     fail: bool = False
 
-    async def write(self, connection, settlement, event_id, at):
+    async def write(self, connection, posted):
         if self.fail:
             raise RuntimeError("the hook failed")
-        self.told.append((settlement.charge.request_id, event_id, at))
+        self.told += [(each.settlement.charge.request_id, each.event_id, each.at) for each in posted]
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from sqlalchemy import Float, Numeric
 from cloud.api.store.schema import METADATA
 
 API = Path(__file__).parents[4] / "cloud" / "api"
-PLACES = ("accounts/*.py", "ledger/*.py", "payouts/**/*.py", "market/bound.py", "market/pricebook.py")
+MARKET = ("bound", "cost", "pricebook", "spot", "value")
+PLACES = ("accounts/*.py", "ledger/*.py", "payouts/**/*.py", *(f"market/{name}.py" for name in MARKET))
 MONEY_FILES = sorted(path for place in PLACES for path in API.glob(place))
 TIMES = {"clock", "monotonic", "now", "as_of", "used_at", "at", "since"}
 """Names of moments and of clocks. A length of time ends in `_s` or `_S`."""

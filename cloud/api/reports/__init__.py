@@ -1,0 +1,1 @@
+"""What owners, developers and operators are shown of usage, earnings and nodes: questions to the records alone."""
