@@ -24,8 +24,8 @@ from cloud.api.ledger.settlement import Settlement
 from shared.errors import ConfigError
 
 SEGMENT_BYTES: Final = 1 << 18
-"""A file that has become so long is followed by a new one, and goes when all of it is posted: about as much is read again
-after a kill.
+"""A file that has become so long is followed by a new one, and goes when all of it is posted. So much, about, is read
+again after a kill.
 """
 SUFFIX: Final = ".spool"
 _HEAD: Final = struct.Struct(">II")
