@@ -23,8 +23,10 @@ import structlog
 from cloud.api.ledger.settlement import Settlement
 from shared.errors import ConfigError
 
-SEGMENT_BYTES: Final = 1 << 20
-"""A file that has become so long is followed by a new one, and goes when all of it is posted."""
+SEGMENT_BYTES: Final = 1 << 18
+"""A file that has become so long is followed by a new one, and goes when all of it is posted. So much, about, is read
+again after a kill.
+"""
 SUFFIX: Final = ".spool"
 _HEAD: Final = struct.Struct(">II")
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -56,6 +58,8 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._segments: deque[_Segment] = deque()
+        self._named = False
+        """Whether a file has come whose name may not be on the disk yet."""
 
     def open(self) -> None:
         """Begin a file, so that others see that this process lives. Raises `ConfigError`."""
@@ -99,6 +103,9 @@ class Spool:
         for segment in list(self._segments):
             with contextlib.suppress(OSError):  # removed meanwhile: it is posted
                 os.fsync(segment.fd)
+        if self._named:
+            self._named = False
+            _sync_folder(self._folder)
 
     def take_over(self) -> Iterator[Settlement]:
         """What dead processes have left. A file of theirs goes when the next one is asked for: append what came, and
@@ -143,7 +150,7 @@ class Spool:
         if not self._segments or self._segments[-1].size >= SEGMENT_BYTES:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._segments.append(_Segment(self._folder))
-            _sync_folder(self._folder)
+            self._named = True
             if len(self._segments) > 1 and not self._segments[0].waiting:
                 self._segments.popleft().remove()
         return self._segments[-1]

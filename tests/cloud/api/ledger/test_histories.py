@@ -277,6 +277,7 @@ def test_histories_on_postgresql(postgres_template):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_many_histories(kind, sqlite_template, postgres_template):
     """More of them, and longer."""

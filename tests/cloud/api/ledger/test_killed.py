@@ -1,8 +1,10 @@
 """Gateways that are killed at random moments, under load, two on one database: nothing is lost or doubled."""
 
+import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +19,15 @@ def run(address, spool, rounds):
     seed = random.randrange(10**6)
     argv = [sys.executable, "-m", "support.ledger_load", address, str(spool), str(rounds), str(seed)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'lib'}"}
-    done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"seed {seed}: {done.stderr[-4000:]}"
-    return json.loads(done.stdout)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(argv, env=environment, cwd=ROOT, text=True, start_new_session=True, **pipes)
+    try:
+        told, errors = process.communicate()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, f"seed {seed}: {errors[-4000:]}"
+    return json.loads(told)
 
 
 def check(result):
@@ -40,6 +48,7 @@ def test_a_few_kills(database_url, tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3000)
 def test_two_hundred_kills(database_url, tmp_path):
     """As many as the acceptance asks for."""
     check(run(database_url, tmp_path / "spool", 200))
