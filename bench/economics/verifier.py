@@ -104,8 +104,8 @@ def fitted() -> list[tuple[str, int, float, float]]:
 
 
 def measured_cpu() -> Verifier:
-    """The machine of docs/benchmark.md, the only one that we measured; at the price of a small cloud VM. Steps of 2, 4 and
-    8 tokens took 349, 274 and 316 ms in no order: each counts as their mean."""
+    """The machine of docs/benchmark.md, the only one that we measured; at the price of a small cloud VM. Steps of 2, 4
+    and 8 tokens took 349, 274 and 316 ms in no order: each counts as their mean."""
     seconds = {1: 0.304, 2: 0.313, 8: 0.313, 16: 0.415, 32: 0.750}
     return Verifier("cpu", "1.5B float32 on two CPU cores, measured", seconds, hour=0.08, most=16, draft_part=1 / 3)
 
