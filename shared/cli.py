@@ -21,6 +21,7 @@ _HELP = {
     "keys": "Make, list and revoke API keys.",
     "accounts": "Make and change people's accounts, and read the audit log.",
     "ledger": "Look at the books, check them, copy them, and put money in.",
+    "market": "Set prices and rates, see what was paid, simulate a day.",
     "verifier": "Serve the target model on vLLM and check drafts.",
     "agent": "Share this machine's idle compute by drafting.",
     "receipts": "Fetch and check what your nodes earned.",

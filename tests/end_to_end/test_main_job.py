@@ -26,7 +26,7 @@ def drafted(gateway: Gateway, prompt: str, at_least: int, **body: Any) -> tuple[
     """An answer with so many accepted draft tokens. On a busy machine the first ones may be over before a node has
     begun: who has never answered is not waited for.
     """
-    for _ in range(10):
+    for _ in range(40):
         answer, figures = text(gateway, prompt, **body)
         if figures["accepted"] >= at_least:
             break

@@ -12,6 +12,7 @@ import pytest
 
 @pytest.mark.model
 @pytest.mark.slow
+@pytest.mark.soak  # drafts for itself: where that is no faster than a step of the verifier, none comes in time
 def test_the_demo_answers_with_accepted_drafts_and_leaves_no_process() -> None:
     """A verifier, a gateway and a node in processes of their own; the answer is real, and most of it was drafted."""
     mark = f"NEXUS_TEST_MARK={uuid.uuid4().hex}"
