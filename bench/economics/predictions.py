@@ -1,4 +1,4 @@
-"""What was expected before the first day was computed, from what a single verifier gains; never changed since."""
+"""What was expected of a day from what a single verifier gains; written down after the first exploratory runs."""
 
 LOAD_SAVING = {8: 0.36, 16: 0.35, 32: 0.33, 64: 0.28, 128: 0.19}
 """Saving against plain decoding by streams on a verifier, step costs of `table`."""

@@ -374,8 +374,8 @@ def _predicted(rows: Sequence[Row]) -> str:
         (f"saving with all nodes needed ({scarce.name})", _percent(SCARCE), _percent(scarce.saving)),
     ]
     return (
-        "## Predicted, and what came\n\nExpected before the first day was run, from what a single verifier gains.\n\n"
-        + _table(("figure", "predicted", "came"), lines)
+        "## Predicted, and what came\n\nExpected from what a single verifier gains; written down after the first "
+        "exploratory runs.\n\n" + _table(("figure", "predicted", "came"), lines)
     )
 
 
