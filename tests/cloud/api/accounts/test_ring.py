@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from cloud.api.accounts import ring as ring_module
 from cloud.api.accounts.keys import DEFAULT_SCOPES
 from cloud.api.accounts.memory import MemoryAccounts
-from cloud.api.accounts.ring import POLL_S, UNKNOWN_S, KeyRing
+from cloud.api.accounts.ring import KeyRing
+from cloud.api.store.following import POLL_S, UNKNOWN_S
 from shared.errors import Unauthorized, Unavailable
 
 
@@ -87,7 +87,7 @@ async def test_revocation_is_known_within_a_second(ring, counting, make_key, clo
             looked.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(ring_module.asyncio, "sleep", pass_time)
+    monkeypatch.setattr(asyncio, "sleep", pass_time)
     began = clock.now
     task = asyncio.create_task(ring.run())
     while not looked.is_set():

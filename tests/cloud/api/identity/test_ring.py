@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from support.identity import NOW
 
-from cloud.api.identity import ring as ring_module
 from cloud.api.identity.node import Node, NodeState, revoke
 from cloud.api.identity.ports import NodeChanges
-from cloud.api.identity.ring import POLL_S, UNKNOWN_S, NodeRing
+from cloud.api.identity.ring import NodeRing
+from cloud.api.store.following import POLL_S, UNKNOWN_S
 from shared.errors import NodeRevoked, NodeUnpaired, Unavailable
 from shared.ids import AccountId, NodeId
 
@@ -98,7 +98,7 @@ async def test_revocation_is_told_within_a_second(ring, told, clock, monkeypatch
             looked.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(ring_module.asyncio, "sleep", pass_time)
+    monkeypatch.setattr(asyncio, "sleep", pass_time)
     task = asyncio.create_task(ring.run())
     await looked.wait()
     task.cancel()
