@@ -1,6 +1,5 @@
 """`nexus ledger`: look at the books, check them, copy them, and put money in by hand."""
 
-import asyncio
 import getpass
 import secrets
 import sys
@@ -9,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-import msgspec
 import typer
 
 from cloud.api.accounts.money import Nano, dollars, nano
@@ -20,9 +18,17 @@ from cloud.api.ledger.settings import spool_folder
 from cloud.api.ledger.spool import in_use
 from cloud.api.ledger.sql import SqlBooks
 from cloud.api.settings import GatewaySettings
-from cloud.api.settings_sources import SettingsInvalid, load
 from cloud.api.store import backup as copies
-from cloud.api.store.database import MEMORY, Database, file_of
+from cloud.api.store.commands import (
+    ConfigOption,
+    DatabaseOption,
+    JsonOption,
+    kept,
+    on_database,
+    print_json,
+    settings_of,
+)
+from cloud.api.store.database import file_of
 from shared.errors import ConfigError, InvalidInput
 from shared.ids import AccountId
 
@@ -52,14 +58,6 @@ _PLACES: dict[PlaceName, Callable[[AccountId], Place]] = {
     "payable": payable,
 }
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="The gateway's TOML file; without it gateway.toml in the Nexus settings folder."),
-]
-DatabaseOption = Annotated[
-    str | None, typer.Option(help="The gateway's database, if it is not the one that the settings name.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id: acct_ and 16 digits.")]
 DollarsArgument = Annotated[str, typer.Argument(metavar="DOLLARS", help="Like 12.50; at most nine decimal places.")]
 ReferenceOption = Annotated[
@@ -83,7 +81,7 @@ def balance(
     found = _run(config, database, lambda books: books.balances(wanted))
     rows = {place: dollars(amount) for place, amount in sorted(found.items()) if amount or account is not None}
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     width = max(map(len, rows), default=0)
     for place, amount in rows.items():
@@ -109,7 +107,7 @@ def events(
     mine = AccountId(account) if account is not None else None
     found = _run(config, database, lambda books: books.events(account=mine, kind=known, limit=limit))
     if as_json:
-        _print_json([event_object(event) for event in found])
+        print_json([event_object(event) for event in found])
         return
     for event in found:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
@@ -135,7 +133,7 @@ def reconcile(
     problems = audit.problems()
     if as_json:
         told = {"events": audit.events, "postings": audit.postings, "overdue": audit.overdue, "owed": audit.owed}
-        _print_json({"differences": len(problems), **told, "problems": problems})
+        print_json({"differences": len(problems), **told, "problems": problems})
     else:
         for problem in problems:
             typer.echo(problem)
@@ -286,27 +284,15 @@ def event_object(event: Event) -> dict[str, Any]:
 
 
 def _run(config: Path | None, address: str | None, work: Callable[[SqlBooks], Awaitable[T]]) -> T:
-    """Open the database that settings or flag name, and do `work` on its books."""
+    """Do `work` on the books in the database that settings or flag name."""
     settings = _settings(config, address)
-
-    async def opened() -> T:
-        database = Database(settings.database)
-        await database.open()
-        try:
-            return await work(SqlBooks(database, hold_days=settings.ledger.hold_days))
-        finally:
-            await database.close()
-
-    return asyncio.run(opened())
+    days = settings.ledger.hold_days
+    return on_database(config, settings.database, lambda database: work(SqlBooks(database, hold_days=days)))
 
 
 def _settings(config: Path | None, database: str | None) -> GatewaySettings:
-    try:
-        settings = load(config, {} if database is None else {"database": database}).settings
-    except SettingsInvalid as error:
-        raise ConfigError(" ".join(error.problems)) from None
-    if settings.database == MEMORY:
-        raise ConfigError("The settings keep nothing on disk (`database` is :memory:): name a database.")
+    settings = settings_of(config, database)
+    kept(settings.database)
     return settings
 
 
@@ -347,7 +333,3 @@ async def _pour(lines: AsyncIterator[str], output: Path | None) -> None:
     with file:
         async for line in lines:
             file.write(line)
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())

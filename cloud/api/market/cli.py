@@ -1,13 +1,11 @@
 """`nexus market`: the price book on the command line, what was paid lately, and a simulated day."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 import typer
 
 from cloud.api.accounts.money import NANO_PLACES, PICO_PLACES, Nano, Pico, dollars, parse_dollars, pico
@@ -16,8 +14,14 @@ from cloud.api.market.pricebook import PriceVersion, Rates, RatesVersion
 from cloud.api.market.profile import read_profile
 from cloud.api.market.simulation import MINUTES, Hour, Scenario, run
 from cloud.api.market.sql import SqlMarket
-from cloud.api.settings_sources import SettingsInvalid, load
-from cloud.api.store.database import MEMORY, Database
+from cloud.api.store.commands import (
+    ConfigOption,
+    DatabaseOption,
+    JsonOption,
+    on_database,
+    print_json,
+    print_table,
+)
 from shared.errors import ConfigError, InvalidInput
 from shared.ids import ModelName
 
@@ -28,14 +32,6 @@ app = typer.Typer(
 T = TypeVar("T")
 H100_PROFILE = {1: 18_900_000, 8: 19_500_000, 32: 21_700_000, 128: 30_300_000, 512: 64_900_000, 1024: 111_000_000}
 """A 70B model in FP8 on two H100 (bench/data/step-cost-2xh100-70b-fp8.json tells the source)."""
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="The gateway's TOML file; without it gateway.toml in the Nexus settings folder."),
-]
-DatabaseOption = Annotated[
-    str | None, typer.Option(help="The gateway's database, if it is not the one that the settings name.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 SinceOption = Annotated[
     int | None, typer.Option(help="When it takes effect, in seconds since 1970; without it at once.")
 ]
@@ -63,11 +59,11 @@ def prices(as_json: JsonOption = False, config: ConfigOption = None, database: D
     ]
     rates = [_rates_object(version, book.rate(now)) for version in book.rates]
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"prices": rows, "rates": rates}), indent=2).decode())
+        print_json({"prices": rows, "rates": rates})
         return
     if not rows:
         typer.echo("There is no price yet: set one with `nexus market set-price`, or start the gateway with `prices`.")
-    _table(
+    print_table(
         ("", "model", "version", "since", "prompt", "cached", "completion (dollars a token)"),
         [
             (
@@ -140,7 +136,7 @@ def rates(
         given["tariff"] = Nano(_money(tariff, NANO_PLACES))
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
-        typer.echo(msgspec.json.format(msgspec.json.encode(_rates_object(current, current)), indent=2).decode())
+        print_json(_rates_object(current, current))
         return
     try:
         changed: Rates = replace(current.rates, **given)
@@ -165,12 +161,12 @@ def spot(
     """
     found = _run(config, database, lambda store: store.spots(ModelName(model), limit=limit))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
         return
     if not found:
         typer.echo(f"Nothing was traded for {model[:60]!r}: is `market.enabled` set, and was there a request?")
         return
-    _table(
+    print_table(
         ("minute", "price $/M", "value $/M", "set by", "streams", "nodes"),
         [
             (
@@ -235,7 +231,7 @@ def simulate(
     )
     hours = list(run(scenario, rates, profile))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(hours), indent=2).decode())
+        print_json(hours)
         return
     head = (
         "hour",
@@ -249,7 +245,7 @@ def simulate(
         "profit $",
         "surplus $",
     )
-    _table(head, [_hour(hour) for hour in hours])
+    print_table(head, [_hour(hour) for hour in hours])
     tokens = sum(hour.tokens for hour in hours)
     paid, profit = sum(hour.paid for hour in hours), sum(hour.profit for hour in hours)
     surplus = sum(hour.surplus for hour in hours)
@@ -323,31 +319,7 @@ def _add(config: Path | None, database: str | None, version: PriceVersion | Rate
 
 
 def _run(config: Path | None, address: str | None, work: Callable[[SqlMarket], Awaitable[T]]) -> T:
-    """Open the database that settings or flag name, and do `work` there."""
-    if address is None:
-        try:
-            address = load(config, {}).settings.database
-        except SettingsInvalid as error:
-            raise ConfigError(" ".join(error.problems)) from None
-    if address == MEMORY:
-        raise ConfigError("The settings keep nothing on disk (`database` is :memory:): name a database for prices.")
-
-    async def opened() -> T:
-        database = Database(address)
-        await database.open()
-        try:
-            return await work(SqlMarket(database))
-        finally:
-            await database.close()
-
-    return asyncio.run(opened())
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    everything = [head, *rows]
-    widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
-    for row in everything:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return on_database(config, address, lambda database: work(SqlMarket(database)))
 
 
 def _day(at: int) -> str:

@@ -121,10 +121,8 @@ class MarketKeeper:
 
     async def refresh(self) -> None:
         """Read the book again."""
-        book = await self.store.book()
-        if book != self.book:
-            self.book = book
-        self.on_book(book)
+        self.book = await self.store.book()
+        self.on_book(self.book)
 
     async def _write_down(self) -> None:
         while True:

@@ -25,23 +25,27 @@ DatabaseOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-def settings_of(config: Path | None) -> GatewaySettings:
-    """Raises `ConfigError`."""
+def settings_of(config: Path | None, database: str | None = None) -> GatewaySettings:
+    """With the database that a flag names. Raises `ConfigError`."""
     try:
-        return load(config, {}).settings
+        return load(config, {} if database is None else {"database": database}).settings
     except SettingsInvalid as error:
         raise ConfigError(" ".join(error.problems)) from None
 
 
-def on_database(config: Path | None, address: str | None, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Open the database that settings or flag name, and do `work` there. Raises `ConfigError`."""
-    if address is None:
-        address = settings_of(config).database
+def kept(address: str) -> str:
+    """`address`, of a database that is on a disk. Raises `ConfigError` for one in memory."""
     if address == MEMORY:
         raise ConfigError("The settings keep nothing on disk (`database` is :memory:): name one with --database.")
+    return address
+
+
+def on_database(config: Path | None, address: str | None, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Open the database that settings or flag name, and do `work` there. Raises `ConfigError`."""
+    place = kept(settings_of(config).database if address is None else address)
 
     async def opened() -> T:
-        database = Database(address)
+        database = Database(place)
         await database.open()
         try:
             return await work(database)
